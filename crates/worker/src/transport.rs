@@ -30,7 +30,7 @@ const APPLICATION_JSON: HeaderValue = HeaderValue::from_static("application/json
 /// Whether a call may be repeated if its outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetrySafety {
-    /// It only reads, or has an idempotency key or a fencing token.
+    /// Always: the call only reads, or has an idempotency key or a fencing token.
     Idempotent,
     /// Only if the server certainly did not execute it.
     IfNotExecuted,

@@ -25,7 +25,7 @@ const CLEANUP_CONCURRENCY: usize = 2;
 const FIRST_SCAN_DELAY: Duration = Duration::from_mins(10);
 const SCAN_INTERVAL: Duration = Duration::from_hours(24);
 
-/// Same age as for orphaned payloads.
+/// The age at which orphaned payloads are deleted, too.
 const MIN_ORPHAN_AGE: Duration = Duration::from_hours(24);
 
 /// Starts the worker and the periodic scan that delete images of removed assets and orphaned images. The bucket is the

@@ -400,7 +400,7 @@ impl OperationRun<'_> {
     }
 }
 
-/// The same refusal for a missing record and for one that the caller may not read.
+/// Returns the refusal for a missing record, which is also that for a record that the caller may not read.
 pub(super) fn not_found_refusal(event: &str) -> Box<super::changes::Refusal> {
     let mut refusal =
         recordless_refusal(event, 404, "not_found", "the record does not exist, or the caller may not read it");

@@ -51,9 +51,9 @@ pub enum WaitReason {
 /// Why an operation has no effect on the state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FoldRefusalReason {
-    /// It was not admitted to the log.
+    /// The operation was not admitted to the log.
     NotAdmitted,
-    /// Its author used the same timestamp for another operation.
+    /// The operation's author used the same timestamp for another operation.
     ClockReused,
     /// A dependency has the same or a later timestamp, so the author cannot have seen it.
     DependencyNotEarlier(OperationId),

@@ -193,7 +193,7 @@ pub(crate) struct ExtraOperation<'a> {
 }
 
 pub(crate) enum ExtraOutcome {
-    /// It is part of the batch.
+    /// The operation is part of the batch.
     Applied(Receipt),
     /// Refused because of this caller or its arguments.
     Denied,

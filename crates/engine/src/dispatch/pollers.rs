@@ -46,9 +46,9 @@ struct ParkedSlot {
 #[derive(Debug)]
 pub(crate) enum MatchResult {
     Jobs(Vec<LeasedJob>),
-    /// A batch tried to match it and failed: whether a lease was saved may be unknown.
+    /// A batch tried to lease a job to the poller and failed: whether a lease was saved may be unknown.
     Failed,
-    /// It was removed without a match.
+    /// The poller left the queue without a match.
     Unparked,
 }
 

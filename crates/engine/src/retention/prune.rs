@@ -285,9 +285,9 @@ impl<S: Store> PrunePass<'_, '_, S> {
                 self.decided.extend(group.iter().map(|kin| kin.record.id));
                 self.selected.extend(group);
             }
-            // It is reported as damaged.
+            // The report lists the record as damaged.
             None if self.damaged.contains(&id) => {}
-            // It is not past the cutoff of its own lifecycle.
+            // The record is not past the cutoff of its own lifecycle.
             None if self.loaded.get(&id).is_some_and(|kin| !self.is_past_cutoff(kin)) => {}
             None => self.report.held_back += 1,
         }

@@ -168,7 +168,7 @@ fn decide_with_replay(
                     extend_lease(snapshot, *id, Some(*token), *ends_at);
                 }
             }
-            // It was not due then: a heartbeat must have extended its lease.
+            // When the operation was decided, these records were not due: heartbeats must have extended their leases.
             Decision::Due { records, at } => {
                 let Some(later) = now.max(at).checked_add(Duration::from_micros(1)) else {
                     return Ok(Err("the time is out of range".to_owned()));

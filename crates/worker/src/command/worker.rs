@@ -71,9 +71,9 @@ impl fmt::Debug for CommandWorker {
 /// How a command worker ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandWorkerExit {
-    /// It was closed, or no job was ready.
+    /// The worker was closed, or no job was ready.
     Closed,
-    /// The program cannot be run on this machine.
+    /// The command cannot be run on this machine.
     CannotRun(String),
 }
 
