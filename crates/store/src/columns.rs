@@ -55,6 +55,7 @@ pub(crate) fn write_parts(parts: &[Arc<str>]) -> Result<String, StoreError> {
     to_json_text(&parts)
 }
 
+/// Decodes the parts of a key from the text that [`write_parts`] made.
 pub(crate) fn read_parts(text: &str) -> Result<Vec<Arc<str>>, StoreError> {
     serde_json::from_str(text)
         .map_err(|error| StoreError::corrupt(format!("the parts of a key are unreadable: {error}")))

@@ -22,7 +22,7 @@ pub enum StoreError {
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
     /// Only one engine at a time can open an embedded database.
-    #[error("{by} has the database open, and a file allows only one engine; stop that process, or use another file")]
+    #[error("{by} has the database open, and only one engine can open a file; stop that process, or use another file")]
     Locked { by: String },
     /// A database constraint was violated. Validation should have prevented the write.
     #[error("the database rejected the write: {0}")]

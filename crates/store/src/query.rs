@@ -121,7 +121,7 @@ pub struct VersionCount {
 }
 
 impl VersionCount {
-    /// Returns `None` for an unknown version or state.
+    /// Builds the count from a stored row; `None` if the version or the state is unknown.
     pub(crate) fn resolve(catalog: &Catalog, version_number: u32, state: &Arc<str>, count: u64) -> Option<Self> {
         let version = catalog.by_number(version_number)?;
         let state_index = version.state_index(state)?;

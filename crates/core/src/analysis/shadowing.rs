@@ -199,7 +199,7 @@ fn is_open_to_all_before(earlier: &Transition, transition: &Transition) -> bool 
 }
 
 const CLOSE_EARLIER_HELP: &str =
-    "give the earlier transition a `by`, or remove it; if all other callers may take it, put the later one first";
+    "give the earlier transition a `by`, remove it, or move it after the later one to admit all other callers";
 
 fn ineffective_by_diagnostic(transition: &Transition, earlier: &Transition) -> Diagnostic {
     Diagnostic::warning("shadowed-by", transition.span, "the `by` of the transition restricts nothing")

@@ -178,6 +178,7 @@ impl DeclarationCompiler<'_> {
         Some((min, max))
     }
 
+    /// Reports `max` below `min` unless the bounds are ordered.
     fn require_ordered_bounds(&mut self, declared: &ast::FieldDecl, ordered: bool) -> Option<()> {
         if !ordered {
             let at = declared.max.as_ref().or(declared.min.as_ref()).map_or(declared.ty.span(), |bound| bound.span);

@@ -340,6 +340,7 @@ struct TreeHeightMeter {
 }
 
 impl TreeHeightMeter {
+    /// Links each opening bracket to its closing one. Fails if brackets do not match or the expression is nested too deep.
     fn limit_height(mut self, tokens: &mut TokenList, text: &str) -> Result<(), ExprSyntaxError> {
         self.frames.push(BracketFrame::default());
         for index in 0..tokens.tokens.len() {

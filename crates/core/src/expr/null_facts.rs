@@ -28,11 +28,13 @@ impl BranchFacts {
         Self { if_true: facts.clone(), if_false: facts }
     }
 
+    /// Returns the paths that are not null whatever the result is.
     fn in_both_branches(self) -> Vec<ValuePath> {
         intersection(self.if_true, &self.if_false)
     }
 }
 
+/// Returns the paths that are not null after the expression was true, and after it was false.
 fn branch_facts(expr: &Expr) -> BranchFacts {
     match &expr.kind {
         ExprKind::Const(_) => BranchFacts::default(),

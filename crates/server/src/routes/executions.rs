@@ -60,7 +60,7 @@ fn report_submission(
         return Err(Problem::invalid_input("`execution` and `do` differ from the path"));
     }
     if token != FencingToken(report.token) {
-        return Err(Problem::invalid_input("`token` must be the token of the execution"));
+        return Err(Problem::invalid_input("`token` must be the fencing token of the execution"));
     }
     let call = match kind {
         ReportKind::Start => Call::Start { record, token },

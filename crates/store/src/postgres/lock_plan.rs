@@ -343,6 +343,7 @@ impl<'a> LockPlan<'a> {
         }
     }
 
+    /// Returns lifecycles, limits, key texts and window starts of the counters, one column each.
     fn counter_columns(&self) -> (Vec<i64>, Vec<i64>, Vec<&str>, Vec<i64>) {
         let keys = self.counters.iter();
         (

@@ -380,6 +380,7 @@ impl PruneTransaction<'_> {
         Ok((lifecycles, names, parts))
     }
 
+    /// Returns keys and window starts of the counters that the prune releases, one column each.
     fn counter_key_columns(&self) -> Result<(KeyColumns, Vec<i64>), StoreError> {
         let (mut lifecycles, mut names, mut parts, mut spans) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (key, _) in &self.plan.checkpoint.released.counts {

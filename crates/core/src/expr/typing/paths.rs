@@ -431,6 +431,7 @@ fn start_path(root: PathRoot, value_type: ValueType, items: u64) -> PartialPath 
     }
 }
 
+/// Returns a path that so far consists of this field of the root.
 fn start_field_path(root: PathRoot, field: &FieldDef) -> PartialPath {
     start_path(root, value_type(field.ty.clone(), field.nullable), cost::max_items(&field.ty, &field.bounds))
 }
