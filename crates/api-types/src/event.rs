@@ -1,4 +1,4 @@
-//! Events: firing them.
+//! Requests that fire events, and their results.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};

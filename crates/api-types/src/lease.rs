@@ -1,4 +1,4 @@
-//! Leases: requesting jobs.
+//! Requests for jobs, and the leased jobs in the response.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

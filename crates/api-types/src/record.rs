@@ -1,4 +1,4 @@
-//! Records: reading and creating them.
+//! Records, and requests that create and list them.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -25,8 +25,8 @@ pub struct NewRecord {
     pub payload: Option<Payload>,
     /// The owner, if not the caller. Only for operators.
     pub owner: Option<String>,
-    /// Creates at most one record per key. Without a key, `create` generates one for its retries; a batch generates
-    /// none and is repeated only if the server did not execute it.
+    /// Creates at most one record per idempotency key. Without one, `create` generates one for its retries; a batch
+    /// generates none, and the client repeats it only if the server did not execute it.
     pub idempotency_key: Option<String>,
 }
 

@@ -33,7 +33,7 @@ export interface LeaseOptions extends LeaseLength {
   maxWait?: number;
   /** Whether to start the executions. Default: true. */
   start?: boolean;
-  /** Calls with the same key return the same jobs. Without a key, the client generates one for this call. */
+  /** Calls with the same idempotency key return the same jobs. Without one, the client generates one for this call. */
   idempotencyKey?: string;
 }
 

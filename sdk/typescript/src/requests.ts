@@ -2,7 +2,7 @@
 
 import type { Failure } from "./errors.js";
 
-/** Returns a random key. */
+/** Returns a random idempotency key. */
 export function newIdempotencyKey(): string {
   return crypto.randomUUID();
 }
@@ -14,7 +14,7 @@ export interface NewRecord {
   payload?: unknown;
   id?: string;
   owner?: string;
-  /** Without a key, the client generates one, so that a retry of the call creates no second record. */
+  /** By default the client generates one, so that a retry of the call creates no second record. */
   idempotencyKey?: string;
 }
 

@@ -77,7 +77,7 @@ export interface LeasedJob {
   readonly traceparent?: string | null;
 }
 
-/** The result of a report. Both are null if the caller can no longer see the record, because it holds no lease on it. */
+/** The result of a report. `execution` and `record` are null if the caller can no longer see the record, because its lease has ended. */
 export interface ReportResult {
   readonly execution: Execution | null;
   readonly record: Record | null;

@@ -1,5 +1,5 @@
 //! Measures memory and time for many jobs, by hand: `ONCEWARD_JOBS=200000 cargo test --release -p onceward-engine
-//! --test verify -- --ignored --nocapture many`
+//! --test verify -- --ignored --nocapture bounded_memory`
 
 use std::time::Instant;
 

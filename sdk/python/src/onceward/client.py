@@ -65,7 +65,7 @@ class Client:
     ) -> Record:
         """Creates a record. `payload` is a JSON value or bytes.
 
-        Calls with the same idempotency key return the same record, at any time and from any process. Without a key, the client
+        Calls with the same idempotency key return the same record, at any time and from any process. Without one, the client
         generates one for this call, so that its retries create no second record.
         """
         new = NewRecord(
@@ -183,7 +183,7 @@ class Client:
         """Leases up to `max_jobs` jobs for `lease` seconds (default: the lifecycle's length). Waits up to `max_wait` seconds for the
         first.
 
-        Calls with the same idempotency key return the same jobs. Without a key, the client generates one for this call.
+        Calls with the same idempotency key return the same jobs. Without one, the client generates one for this call.
         """
         key, retry_timer = idempotency_key or new_idempotency_key(), RetryTimer(self.retry_policy)
         while True:

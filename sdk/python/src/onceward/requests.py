@@ -12,7 +12,7 @@ from .errors import Failure
 
 
 def new_idempotency_key() -> str:
-    """Returns a random key."""
+    """Returns a random idempotency key."""
     return uuid.uuid4().hex
 
 

@@ -1,5 +1,5 @@
 //! Random batches: deciding in passes on a partial read set gives the same as deciding one by one on the complete
-//! state, in the order of the writes. `ONCEWARD_SEED=… cargo test -p onceward-engine deciding` repeats one case.
+//! state, in the order of the writes. `ONCEWARD_SEED=… cargo test -p onceward-engine batch_decisions` repeats one case.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
