@@ -270,7 +270,7 @@ impl<S: Store + 'static> Engine<S> {
         self.submit(Submission::new(actor, Call::Heartbeat { record, token, lease: None })).await
     }
 
-    /// Commits the job's effect exactly once. With `finish` the execution ends too.
+    /// Commits the job's effect, at most once for each job. With `finish` the execution ends too.
     pub async fn commit(
         &self,
         actor: &Actor,
@@ -316,8 +316,8 @@ impl<S: Store + 'static> Engine<S> {
         Ok(report)
     }
 
-    /// Follows the clock although it jumped, because an operator says that its time is right. Returns false if the
-    /// engine already follows it.
+    /// Accepts the clock's time after a jump, on an operator's decision. Returns false if the engine already follows the
+    /// clock.
     pub async fn accept_clock(&self) -> Result<bool, EngineError> {
         let accepted = self.shared.store.accept_clock().await?;
         if accepted {

@@ -46,8 +46,8 @@ pub trait Store: Send + Sync {
         batch: &Arc<Batch>,
     ) -> impl Future<Output = Result<SaveResult, StoreError>> + Send;
 
-    /// Returns ready jobs in dispatch order: by priority, then by age, where one minute of waiting outweighs one unit
-    /// of priority. For each concurrency key, returns at most as many jobs as its limit still allows; for an ordered
+    /// Returns ready jobs by rank: longest ready first, where each step of priority counts as one more minute of
+    /// waiting. For each concurrency key, returns at most as many jobs as its limit still allows; for an ordered
     /// key, only the first job.
     fn lease_candidates(
         &self,
@@ -295,8 +295,8 @@ pub trait Store: Send + Sync {
         ClockStatus::default()
     }
 
-    /// Follows the clock although it jumped, because an operator says that its time is right. Other processes on the
-    /// same database follow it too. Returns false if there is no hold.
+    /// Accepts the clock's time after a jump, on an operator's decision. Other processes on the same database follow the
+    /// same jump. Returns false if there is no hold.
     fn accept_clock(&self) -> impl Future<Output = Result<bool, StoreError>> + Send {
         async { Ok(false) }
     }

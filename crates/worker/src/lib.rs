@@ -23,7 +23,7 @@
 //! | `types.rs`, `payload.rs` | leased jobs, payloads and results of batches; the other types are in `onceward-api-types` |
 //! | `records.rs`, `leases.rs`, `reports.rs`, `stream.rs`, `admin.rs` | the calls, one file per resource |
 //! | `work/` | workers that run a closure for each job and keep its lease |
-//! | `command/` | workers that run a program for each job and end it with its lease |
+//! | `command/` | workers that run a command for each job and end it with its lease |
 //!
 //! # Guarantees
 //!

@@ -98,7 +98,7 @@ fn program_over_timeout_is_killed_and_retried() {
     let record = server.wait_for_state(id, "DONE");
     assert_eq!(
         (record.field("code"), record.field("message")),
-        (json!("TIMEOUT"), json!("the program was still running after 1.5 s"))
+        (json!("TIMEOUT"), json!("the command was still running after 1.5 s"))
     );
 }
 

@@ -23,12 +23,12 @@ impl ControlPipe {
         self.0.flush().await
     }
 
-    /// Asks the program to end, and kills it after the grace period.
+    /// Asks the command to end, and kills it after the grace period.
     pub(super) async fn send_terminate(&mut self, grace: Duration) {
         self.send_message(TERMINATE_TAG, grace).await;
     }
 
-    /// Limits the program's time to the remaining lease, until the next message.
+    /// Limits the command's time to the remaining lease, until the next message.
     pub(super) async fn send_lease(&mut self, remaining: Duration) {
         self.send_message(LEASE_TAG, remaining).await;
     }

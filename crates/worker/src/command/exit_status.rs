@@ -1,4 +1,4 @@
-//! Converts a program's exit status and output into the job's result.
+//! Converts a command's exit status and output into the job's result.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -11,7 +11,7 @@ use crate::work::{BAD_RESULT_CODE, Failure};
 /// `EX_TEMPFAIL` of sysexits: a temporary failure.
 pub(super) const EX_TEMPFAIL: i32 = 75;
 
-/// How a program's output becomes the job's result.
+/// How a command's output becomes the job's result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResultKind {
     /// JSON if valid, otherwise text if valid, otherwise bytes; no result if the output is blank.
@@ -23,12 +23,12 @@ pub enum ResultKind {
     Bytes,
 }
 
-/// How a program ended.
+/// How a command ended.
 #[derive(Debug)]
 pub(super) enum ProcessOutcome {
     Succeeded(Vec<u8>),
     Failed(Failure),
-    /// The program can never run on this machine, so the worker stops.
+    /// The command can never run on this machine, so the worker stops.
     CannotRun(String),
 }
 

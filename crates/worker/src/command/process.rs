@@ -1,4 +1,4 @@
-//! Runs one program. Dropping the future closes the pipe to the supervisor, which then kills the program.
+//! Runs one command. Dropping the future closes the pipe to the supervisor, which then kills the command.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
@@ -22,17 +22,17 @@ const MAX_RESULT_BYTES: usize = 1 << 20;
 /// Below the kernel's limit of 128 KB per environment variable.
 const MAX_FIELDS_ENV_BYTES: usize = 100 << 10;
 
-/// Time to read what remains in the pipes after the program has ended.
+/// Time to read what remains in the pipes after the command has ended.
 const PIPE_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long to retry if the machine cannot start a process.
 const SPAWN_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A signal to the whole process group may reach the program before the worker. Wait this long for the worker's own
+/// A signal to the whole process group may reach the command before the worker. Wait this long for the worker's own
 /// shutdown.
 const SHARED_SIGNAL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Why a program was terminated.
+/// Why a command was terminated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TerminationCause {
     TimedOut,
@@ -50,7 +50,7 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
     let mut control_pipe = ControlPipe(stdin);
     let as_bytes = if config.raw_payload { Payload::into_raw_bytes } else { Payload::into_stdin_bytes };
     let payload = job.payload().cloned().map(as_bytes).unwrap_or_default();
-    // If this fails, the program has already ended; the exit status below tells how.
+    // If this fails, the command has already ended; the exit status below tells how.
     let _ = control_pipe.send_payload(&payload).await;
     drop(payload);
     let mut output = Vec::new();
@@ -95,7 +95,7 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
                             let closing = Instant::now() + config.shutdown_grace.saturating_sub(config.kill_after);
                             deadline = Some(deadline.map_or(closing, |up| up.min(closing)));
                         }
-                        // The lease is lost or about to be, so kill the program.
+                        // The lease is lost or about to be, so kill the command.
                         Some(StopReason::LeaseLost) => {
                             cause = cause.or(Some(TerminationCause::StopRequested));
                             control_pipe.send_kill().await;
@@ -111,7 +111,7 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
             }
         };
         if status.as_ref().is_ok_and(|status| status.signal().is_some()) {
-            // A signal may have killed the supervisor instead of the program, before it could clean up.
+            // A signal may have killed the supervisor instead of the command, before it could clean up.
             process_cleanup::kill_execution_processes(&job.execution).await;
         }
         // A process that survived may hold the pipes open; do not wait for it.
@@ -127,13 +127,13 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
     };
     match (cause, status) {
         (None, Ok(status)) if is_termination_signal(status) && is_worker_closing(job).await => yielded(),
-        // A terminated program may exit with 0 without having done its work.
+        // A terminated command may exit with 0 without having done its work.
         (Some(TerminationCause::StopRequested), _) | (_, Err(_)) => yielded(),
         (Some(TerminationCause::TimedOut), _) => {
             let limit = config.timeout.unwrap_or_default();
             ProcessOutcome::Failed(Failure::retryable(
                 "TIMEOUT",
-                format!("the program was still running after {} s", limit.as_secs_f64()),
+                format!("the command was still running after {} s", limit.as_secs_f64()),
             ))
         }
         (Some(TerminationCause::ResultTooLarge), _) => {
@@ -144,7 +144,7 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
     }
 }
 
-/// Whether SIGHUP, SIGINT or SIGTERM from outside ended the program.
+/// Whether SIGHUP, SIGINT or SIGTERM from outside ended the command.
 fn is_termination_signal(status: ExitStatus) -> bool {
     status.signal().is_some_and(|signal| [1, 2, 15].contains(&signal))
 }
@@ -184,7 +184,7 @@ fn spawn_supervisor(config: &CommandWorker, server_url: &str, job: &Job) -> std:
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Ctrl-C in a terminal must reach only the worker, which stops the programs itself.
+        // Ctrl-C in a terminal must reach only the worker, which stops the commands itself.
         .process_group(0)
         .env("ONCEWARD_ID", job.record.id.to_string())
         .env("ONCEWARD_LIFECYCLE", &job.record.lifecycle)

@@ -1,4 +1,4 @@
-//! Finds and kills processes that a program left behind.
+//! Finds and kills processes that a command left behind.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Forwards a program's standard error line by line with limits, and keeps its last line for the failure message.
+//! Forwards a command's standard error line by line with limits, and keeps its last line for the failure message.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use uuid::Uuid;
 /// Longer lines are truncated.
 const MAX_LINE_BYTES: usize = 4 << 10;
 
-/// Limit per job. Later output is read, so that the program does not block, and discarded.
+/// Limit per job. Later output is read, so that the command does not block, and discarded.
 const MAX_FORWARDED_BYTES: usize = 1 << 20;
 
-/// A line of a program's standard error. Its `Display` form begins with the job, to tell jobs apart.
+/// A line of a command's standard error. Its `Display` form begins with the job, to tell jobs apart.
 #[derive(Clone, Copy, Debug)]
 pub struct StderrLine<'a> {
     pub record: Uuid,

@@ -1,8 +1,8 @@
-//! The supervisor: a process beside each program that a worker runs. It kills the program when the pipe to the worker
-//! closes, and ends with the program.
+//! The supervisor: a process beside each command that a worker runs. It kills the command when the pipe to the worker
+//! closes, and ends with the command.
 //!
 //! ```text
-//! worker ──▶ supervise ──▶ execute, which becomes the program
+//! worker ──▶ supervise ──▶ execute, which becomes the command
 //!   pipe: payload, stop     own process group; killed when the supervisor dies
 //! ```
 
@@ -36,7 +36,7 @@ const NO_SUPERVISOR_PID: u32 = 0;
 /// the pipe.
 const NOOP_HANDLED_SIGNALS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
-/// How the program ended.
+/// How the command ended.
 #[derive(Clone, Copy, Debug)]
 enum ProgramExit {
     Code(u8),
@@ -48,8 +48,8 @@ enum SupervisorEvent {
     MessageReceived(ControlMessage),
 }
 
-/// Runs a program under supervision and exits as the program does. `launcher` starts a process that calls
-/// [`execute`]; `command` is the program with its arguments.
+/// Runs a command under supervision and exits as the command does. `launcher` starts a process that calls
+/// [`execute`]; `command` includes the arguments.
 pub fn supervise(launcher: &SelfLauncher, command: &[OsString]) -> ExitCode {
     install_noop_signal_handlers();
     process_cleanup::become_subreaper();
@@ -71,7 +71,7 @@ pub fn supervise(launcher: &SelfLauncher, command: &[OsString]) -> ExitCode {
     exit_like(launcher, exit)
 }
 
-/// Installs handlers that do nothing. Unlike ignored signals, the program does not inherit them. The handlers
+/// Installs handlers that do nothing. Unlike ignored signals, the command does not inherit them. The handlers
 /// remain after the runtime is dropped.
 fn install_noop_signal_handlers() {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
@@ -81,7 +81,7 @@ fn install_noop_signal_handlers() {
     }
 }
 
-/// Retries for a while, because the program did not cause the failure.
+/// Retries for a while, because the command did not cause the failure.
 fn retry_spawn<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let deadline = Instant::now() + SPAWN_RETRY_TIMEOUT;
     let mut delay = Duration::from_millis(20);
@@ -115,15 +115,15 @@ fn launcher_command(execute: &SelfLauncher) -> Command {
     command
 }
 
-/// Passes the payload to the program, and the worker's messages to the supervisor.
+/// Passes the payload to the command, and the worker's messages to the supervisor.
 fn spawn_control_reader(mut stdin: ChildStdin, event_sender: mpsc::Sender<SupervisorEvent>) {
     std::thread::spawn(move || {
         let mut control = io::stdin().lock();
         match control_pipe::read_payload(&mut control) {
             Ok(payload) => {
-                // In its own thread, because a program that does not read its input must not block messages.
+                // In its own thread, because a command that does not read its input must not block messages.
                 std::thread::spawn(move || {
-                    // Fails if the program does not read all of its input, which is fine.
+                    // Fails if the command does not read all of its input, which is fine.
                     let _ = stdin.write_all(&payload);
                 });
             }
@@ -140,7 +140,7 @@ fn spawn_control_reader(mut stdin: ChildStdin, event_sender: mpsc::Sender<Superv
     });
 }
 
-/// Does not reap the program, so that its pid, which is also its group id, is not reused.
+/// Does not reap the command, so that its pid, which is also its group id, is not reused.
 fn wait_for_exit(pid: Pid) -> ProgramExit {
     loop {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -173,7 +173,7 @@ fn supervise_until_exit(pid: Pid, events: &mpsc::Receiver<SupervisorEvent>) -> P
                 let _ = rustix::process::kill_process_group(pid, Signal::TERM);
                 grace_deadline = grace_deadline.into_iter().chain(end(length)).min();
             }
-            // Afterwards, `kill_descendants` kills the program.
+            // Afterwards, `kill_descendants` kills the command.
             Ok(SupervisorEvent::MessageReceived(ControlMessage::Kill)) | Err(_) => {
                 return ProgramExit::Signal(Signal::KILL.as_raw());
             }
@@ -181,7 +181,7 @@ fn supervise_until_exit(pid: Pid, events: &mpsc::Receiver<SupervisorEvent>) -> P
     }
 }
 
-/// Kills the program's process group and the orphans that left it.
+/// Kills the command's process group and the orphans that left it.
 fn kill_descendants(pid: Pid) {
     let deadline = Instant::now() + CLEANUP_TIMEOUT;
     let mut is_reaped = false;
@@ -202,7 +202,7 @@ fn kill_descendants(pid: Pid) {
     }
 }
 
-/// Exits like the program, because the worker examines this process's exit status.
+/// Exits like the command, because the worker examines this process's exit status.
 fn exit_like(execute: &SelfLauncher, exit: ProgramExit) -> ExitCode {
     let signal = match exit {
         ProgramExit::Code(code) => return ExitCode::from(code),
@@ -217,7 +217,7 @@ fn exit_like(execute: &SelfLauncher, exit: ProgramExit) -> ExitCode {
 }
 
 fn die_by_signal(signal: Signal) -> ExitCode {
-    // The program has already dumped core, if it was configured to.
+    // The command has already dumped core, if it was configured to.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     // Twice, because the first may only remove a handler.
@@ -227,7 +227,7 @@ fn die_by_signal(signal: Signal) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Replaces this process by the program, which is killed when the supervisor dies. Returns only on failure.
+/// Replaces this process by the command, which is killed when the supervisor dies. Returns only on failure.
 pub fn execute(supervisor_pid: u32, command: &[OsString]) -> ExitCode {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));

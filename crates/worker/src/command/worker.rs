@@ -17,7 +17,7 @@ use crate::error::ClientError;
 use crate::work::{Failure, Handler, WorkerConfig};
 
 /// How to start the current executable again in another role: as supervisor it must call
-/// [`supervise`](crate::supervise), as the program's process [`execute`](crate::execute).
+/// [`supervise`](crate::supervise), as the command's process [`execute`](crate::execute).
 #[derive(Clone, Debug)]
 pub struct SelfLauncher {
     pub program: PathBuf,
@@ -41,24 +41,24 @@ fn current_executable() -> std::io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
-/// Which program to run for each job, and how.
+/// Which command to run for each job, and how.
 #[derive(Clone)]
 pub struct CommandWorker {
-    /// The program and its arguments.
+    /// The command and its arguments.
     pub command: Vec<OsString>,
     pub supervisor: SelfLauncher,
-    /// A program that runs longer is stopped, and its job fails with a retryable error.
+    /// A command that runs longer is stopped, and its job fails with a retryable error.
     pub timeout: Option<Duration>,
     /// Time between SIGTERM and SIGKILL.
     pub kill_after: Duration,
-    /// How long programs may continue when the worker shuts down.
+    /// How long commands may continue when the worker shuts down.
     pub shutdown_grace: Duration,
     pub result_kind: ResultKind,
-    /// Whether programs get a payload that is a JSON string unchanged, with its quotes, instead of as plain text.
+    /// Whether commands get a payload that is a JSON string unchanged, with its quotes, instead of as plain text.
     pub raw_payload: bool,
-    /// API key for the program's environment; `None` removes the worker's own.
+    /// API key for the command's environment; `None` removes the worker's own.
     pub api_key: Option<String>,
-    /// Receives the lines that programs write to standard error.
+    /// Receives the lines that commands write to standard error.
     pub on_stderr_line: Arc<dyn Fn(&StderrLine<'_>) + Send + Sync>,
 }
 
@@ -93,7 +93,7 @@ impl CommandWorker {
         }
     }
 
-    /// Runs the program for each job until `shutdown` completes, then lets running programs finish within the grace
+    /// Runs the command for each job until `shutdown` completes, then lets running commands finish within the grace
     /// period. On Linux, this process becomes the parent of orphaned descendants, so that it can kill what a killed
     /// supervisor left behind.
     pub async fn run(
@@ -121,7 +121,7 @@ impl CommandWorker {
                 }
             })
         });
-        // One second more than the programs' own grace period, so that they end before their handlers are dropped.
+        // One second more than the commands' own grace period, so that they end before their handlers are dropped.
         let config = WorkerConfig { shutdown_grace: grace + Duration::from_secs(1), ..config };
         let worker = client.start_worker(config, handler);
         tokio::select! {
