@@ -242,7 +242,7 @@ impl Catalog {
 
     /// Adds the versions of a stored source, in the order of `hashes`. The source was analyzed when it was first added.
     pub(crate) fn restore_source(&mut self, source: &str, hashes: &[Arc<str>]) -> Result<(), StoreError> {
-        let bad = |why: String| StoreError::corrupt(format!("stored lifecycle files: {why}"));
+        let bad = |why: String| StoreError::corrupt(format!("the stored lifecycle files are damaged: {why}"));
         let (definitions, files) = Self::compile_source(source).map_err(bad)?;
         for hash in hashes {
             let version = definitions.lifecycles.values().find(|lifecycle| lifecycle.hash == *hash);

@@ -46,7 +46,7 @@ pub struct LogEntry {
 impl LogEntry {
     pub fn body(&self) -> Result<LogEntryBody<'static>, StoreError> {
         serde_json::from_str(&self.text)
-            .map_err(|error| StoreError::corrupt(format!("log entry {}: {error}", self.seq)))
+            .map_err(|error| StoreError::corrupt(format!("log entry {} is unreadable: {error}", self.seq)))
     }
 
     /// Returns the hash that this entry must have after an entry with the hash `previous`.

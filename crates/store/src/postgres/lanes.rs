@@ -155,8 +155,8 @@ impl LaneQuery {
             for row in &answers[at] {
                 let number = ordinal_index(row, 0)?;
                 let state_and_lane = states.get_mut(number).zip(lanes.get(number));
-                let (state, lane) =
-                    state_and_lane.ok_or_else(|| StoreError::corrupt("an answer for a lane that was not requested"))?;
+                let (state, lane) = state_and_lane
+                    .ok_or_else(|| StoreError::corrupt("the database returned a lane that was not requested"))?;
                 state.free_slots = usize::try_from(row.try_get::<_, i64>(5)?).unwrap_or(usize::MAX);
                 let ready_row = ReadyRow {
                     lifecycle: lane.lifecycle,

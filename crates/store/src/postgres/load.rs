@@ -268,7 +268,7 @@ impl LoadRequest {
 /// Returns the element that a row belongs to.
 fn answer_slot<'a, T>(answers: &'a mut [T], row: &Row) -> Result<&'a mut T, StoreError> {
     let at = ordinal_index(row, 0)?;
-    answers.get_mut(at).ok_or_else(|| StoreError::corrupt("an answer for a key that was not requested"))
+    answers.get_mut(at).ok_or_else(|| StoreError::corrupt("the database returned a key that was not requested"))
 }
 
 fn read_record_meta(row: &Row) -> Result<RecordMeta, StoreError> {

@@ -55,14 +55,17 @@ pub(super) fn encode_record(record: &Record, catalog: &Catalog) -> Result<String
         stuck: record.stuck_reason.clone(),
         trace: record.trace,
     };
-    serde_json::to_string(&text).map_err(|error| StoreError::corrupt(format!("{}: {error}", record.id)))
+    serde_json::to_string(&text)
+        .map_err(|error| StoreError::corrupt(format!("record {} cannot be encoded: {error}", record.id)))
 }
 
 pub(super) fn decode_record(id: RecordId, text: &str, catalog: &Catalog) -> Result<Record, StoreError> {
-    let text: RecordText = serde_json::from_str(text).map_err(|error| StoreError::corrupt(format!("{id}: {error}")))?;
+    let text: RecordText = serde_json::from_str(text)
+        .map_err(|error| StoreError::corrupt(format!("record {id} is unreadable: {error}")))?;
     let lifecycle = catalog.by_number(text.definition);
-    let lifecycle =
-        lifecycle.ok_or_else(|| StoreError::corrupt(format!("{id}: unknown lifecycle version {}", text.definition)))?;
+    let lifecycle = lifecycle.ok_or_else(|| {
+        StoreError::corrupt(format!("record {id} has the unknown lifecycle version {}", text.definition))
+    })?;
     Ok(Record {
         id,
         lifecycle: Arc::clone(lifecycle),

@@ -154,9 +154,9 @@ impl RowCells<'_> {
     }
 
     fn parse_number(&self, index: usize) -> Result<i64, StoreError> {
-        self.cell_text(index)
-            .parse()
-            .map_err(|_| StoreError::corrupt(format!("{:?} is not a number", self.values[index])))
+        self.cell_text(index).parse().map_err(|_| {
+            StoreError::corrupt(format!("a column that should be a number has the value {:?}", self.values[index]))
+        })
     }
 
     fn symbol_name(&self, index: usize) -> Result<String, StoreError> {

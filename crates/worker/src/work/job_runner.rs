@@ -284,8 +284,8 @@ async fn submit_report(held: &HeldLease, mut kind: ReportKind, phases: &watch::R
             tracing::warn!(execution, report, %error, "server will never accept the report; the job fails");
             kind = fallback;
         } else if matches!(error.code(), Some("already_committed" | "lease_lost")) {
-            // Another execution committed first. This is expected.
-            tracing::info!(execution, report, %error, "job belongs to another execution");
+            // Expected with at-least-once execution.
+            tracing::info!(execution, report, %error, "report was refused: the lease is lost, or another execution has committed");
             return;
         } else {
             tracing::warn!(execution, report, %error, "report was rejected");
