@@ -64,9 +64,9 @@ impl ClockArgs {
 fn render(state: &ClockState) -> String {
     let Some(hold) = &state.hold else { return format!("{}: the server follows its clock\n", state.now) };
     let next = if hold.needs_operator {
-        "correct the clock; if it is right, run `onceward clock accept`"
+        "if the clock is wrong, correct it; if it is right, run `onceward clock accept`"
     } else {
-        "the server follows it one minute after the jump"
+        "the server follows the clock after it has run evenly for one minute"
     };
     format!("{}: the server keeps its own time, because the clock jumped to {}\n{next}\n", state.now, hold.clock_time)
 }

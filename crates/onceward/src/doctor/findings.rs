@@ -177,7 +177,7 @@ fn add_clock_findings(snapshot: &HealthSnapshot, findings: &mut Vec<HealthFindin
         findings.push(HealthFinding::error(
             "clock",
             message,
-            "the clock is behind, or was ahead: correct it; servers keep the log's time until then, see docs/clock.md",
+            "the clock is behind now, or was ahead before; if it is wrong, correct it; if it is right, see docs/clock.md",
         ));
     }
 }
