@@ -47,7 +47,7 @@ fn related_records(records: &[RelatedRecord]) -> Vec<wire::RelatedRecord> {
 
 /// Get a record's relations
 ///
-/// The records it references and the records that reference it, limited to those that the caller may see. Without
+/// The records that this record references, and those that reference it, as far as the caller may see them. Without
 /// `name`, returns the first page of every link.
 #[utoipa::path(
     get, path = "/v1/records/{id}/links", operation_id = "get_record_relations", tag = "records",

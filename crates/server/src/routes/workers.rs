@@ -39,7 +39,7 @@ fn worker_json(worker: &WorkerStatus) -> wire::Worker {
 
 /// List workers
 ///
-/// Workers that asked for jobs within the last day, from any process. Operators see all workers, other callers
+/// Workers that asked any process for jobs within the last day. Operators see all workers, other callers
 /// their own.
 #[utoipa::path(
     get, path = "/v1/workers", operation_id = "list_workers", tag = "work", params(WorkersParams),
