@@ -2,7 +2,7 @@
 //! Names are the same as in a folder, so that one can be copied to the other.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -13,7 +13,6 @@ use object_store::multipart::MultipartStore as _;
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
 use onceward_core::hex;
-use tokio::sync::RwLock;
 
 use super::ObjectError;
 use super::errors::{none_if_missing, to_object_error};
@@ -23,6 +22,18 @@ use super::name::ObjectName;
 /// Suffix of the note that stores the id of a multipart upload. S3 does not list such an upload among the objects, and
 /// keeps its parts until it is aborted.
 pub(super) const UPLOAD_NOTE_SUFFIX: &str = ".upload";
+
+/// Folder of deletion markers, among the drafts: garbage collection also deletes markers of dead processes.
+const MARKERS_FOLDER: &str = "deletions";
+
+/// No deletion starts under an older marker.
+const MAX_MARKER_AGE: Duration = Duration::from_secs(30);
+
+/// Deletions under a marker have ended after this time: the last one starts within [`MAX_MARKER_AGE`], and consists of
+/// two requests that end within 90 seconds each, retries included.
+const MARKER_TTL: Duration = Duration::from_mins(4);
+
+const MARKER_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(super) type ChunkStream = BoxStream<'static, Result<Bytes, Error>>;
 
@@ -34,9 +45,6 @@ pub(super) struct S3Bucket {
     prefix: String,
     /// The URL from the configuration. It contains no secrets.
     url: String,
-    /// By first byte of the hash: shared while an object is written, exclusive while a stale object is checked and
-    /// deleted.
-    name_locks: Vec<RwLock<()>>,
 }
 
 /// The store's own `Debug` shows credentials.
@@ -49,8 +57,7 @@ impl fmt::Debug for S3Bucket {
 impl S3Bucket {
     pub(super) fn new(store: AmazonS3, prefix: Option<&ObjectName>, url: &str) -> Self {
         let prefix = prefix.map_or_else(String::new, |prefix| format!("{}/", prefix.as_str()));
-        let name_locks = (0..=u8::MAX).map(|_| RwLock::new(())).collect();
-        Self { store, prefix, url: url.to_owned(), name_locks }
+        Self { store, prefix, url: url.to_owned() }
     }
 
     pub(super) fn url(&self) -> &str {
@@ -90,19 +97,46 @@ impl S3Bucket {
     }
 
     pub(super) async fn put_object(&self, sha256: &[u8; 32], bytes: Bytes) -> Result<(), ObjectError> {
-        let _name_lock = self.lock_name_shared(sha256).await;
-        self.store.put(&self.object_path(sha256), bytes.into()).await.map_err(to_object_error)?;
-        Ok(())
+        let path = self.object_path(sha256);
+        loop {
+            self.store.put(&path, bytes.clone().into()).await.map_err(to_object_error)?;
+            if self.survives_deletions(&path).await? {
+                return Ok(());
+            }
+        }
     }
 
     /// Copies a finished draft to its hash, inside the bucket. An existing object is replaced and gets a new time.
     pub(super) async fn publish_draft(&self, draft: &Path, sha256: &[u8; 32]) -> Result<(), ObjectError> {
-        let _name_lock = self.lock_name_shared(sha256).await;
-        self.store.copy(draft, &self.object_path(sha256)).await.map_err(to_object_error)
+        let path = self.object_path(sha256);
+        loop {
+            self.store.copy(draft, &path).await.map_err(to_object_error)?;
+            if self.survives_deletions(&path).await? {
+                return Ok(());
+            }
+        }
     }
 
-    async fn lock_name_shared(&self, sha256: &[u8; 32]) -> tokio::sync::RwLockReadGuard<'_, ()> {
-        self.name_locks[usize::from(sha256[0])].read().await
+    /// Returns whether a written object is safe from deletions that began before it was written, here or in another
+    /// process. S3 cannot delete an object only if it is old, so each deletion is announced by a marker object.
+    ///
+    /// A deletion that announces itself later sees that the object is new. So this waits until the deletions that are
+    /// announced now have ended, and then looks whether the object still exists.
+    async fn survives_deletions(&self, path: &Path) -> Result<bool, ObjectError> {
+        let announced = self.deletion_markers().await?;
+        let deadline = Instant::now() + MARKER_TTL;
+        let mut is_announced = !announced.is_empty();
+        while is_announced && Instant::now() < deadline {
+            tokio::time::sleep(MARKER_POLL_INTERVAL).await;
+            let current = self.deletion_markers().await?;
+            is_announced = announced.iter().any(|marker| current.contains(marker));
+        }
+        Ok(none_if_missing(self.store.head(path).await)?.is_some())
+    }
+
+    async fn deletion_markers(&self) -> Result<Vec<Path>, ObjectError> {
+        let listed = self.store.list(Some(&self.draft_path(MARKERS_FOLDER))).map_ok(|about| about.location);
+        listed.try_collect().await.map_err(to_object_error)
     }
 
     pub(super) async fn put_named(&self, name: &ObjectName, bytes: Bytes) -> Result<(), ObjectError> {
@@ -189,6 +223,19 @@ impl S3Bucket {
         super::parse_hash(byte, rest)
     }
 
+    /// Announces deletions. The marker is valid for [`MAX_MARKER_AGE`].
+    pub(super) async fn announce_deletions(&self) -> Result<DeletionMarker, ObjectError> {
+        let path = self.draft_path(&format!("{MARKERS_FOLDER}/{}", super::random_name()?));
+        let written_at = Instant::now();
+        self.store.put(&path, Bytes::new().into()).await.map_err(to_object_error)?;
+        Ok(DeletionMarker { path, written_at })
+    }
+
+    /// Ends the announcement. If a deletion failed, its request may still be running: then the marker must stay.
+    pub(super) async fn end_deletions(&self, marker: DeletionMarker) -> Result<(), ObjectError> {
+        none_if_missing(self.store.delete(&marker.path).await).map(drop)
+    }
+
     /// Deletes an object if it is still stale: it may have been written again.
     pub(super) async fn remove_if_stale(
         &self,
@@ -197,9 +244,21 @@ impl S3Bucket {
         age: Duration,
     ) -> Result<bool, ObjectError> {
         let path = self.object_path(sha256);
-        let _name_lock = self.name_locks[usize::from(sha256[0])].write().await;
         let Some(about) = none_if_missing(self.store.head(&path).await)? else { return Ok(false) };
         Ok(is_stale(&about, now, age) && none_if_missing(self.store.delete(&path).await)?.is_some())
+    }
+}
+
+/// An object that tells other processes that deletions are in progress.
+pub(super) struct DeletionMarker {
+    path: Path,
+    written_at: Instant,
+}
+
+impl DeletionMarker {
+    /// Whether the marker is too old for another deletion.
+    pub(super) fn is_expired(&self) -> bool {
+        self.written_at.elapsed() > MAX_MARKER_AGE
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, ReadDir};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use onceward_core::hex;
@@ -18,11 +18,12 @@ pub(super) const DRAFTS_FOLDER: &str = "drafts";
 /// Folder of named objects. No hash prefix collides with it.
 pub(super) const NAMED_FOLDER: &str = "named";
 
+/// File whose lock orders renames and deletions. No hash prefix collides with it.
+const NAMES_LOCK_FILE: &str = "lock";
+
 #[derive(Debug)]
 pub(super) struct ObjectFolder {
     root: PathBuf,
-    /// Held while an object is renamed, and while a stale object is checked and deleted.
-    names_lock: Mutex<()>,
     /// Whether this process has synced the folder itself.
     is_durable: Mutex<bool>,
 }
@@ -54,15 +55,18 @@ pub(super) struct StoredObject {
 
 impl ObjectFolder {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), names_lock: Mutex::new(()), is_durable: Mutex::new(false) }
+        Self { root: root.to_owned(), is_durable: Mutex::new(false) }
     }
 
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    fn lock_names(&self) -> MutexGuard<'_, ()> {
-        self.names_lock.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Opens the file whose lock is held shared while an object is renamed, and exclusively while a stale object is
+    /// checked and deleted. The lock also excludes other processes that use the folder, and ends with the process.
+    fn open_names_lock(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600).open(self.root.join(NAMES_LOCK_FILE))
     }
 
     /// One folder per first byte keeps each folder small.
@@ -124,9 +128,10 @@ impl ObjectFolder {
         draft.file.sync_all()?;
         let folder = path.parent().unwrap_or(&self.root);
         create_private_dir(folder)?;
-        let names = self.lock_names();
+        let names_lock = self.open_names_lock()?;
+        names_lock.lock_shared()?;
         fs::rename(&draft.path, path)?;
-        drop(names);
+        drop(names_lock);
         // Syncs all folders up to the root: a folder that another process created may not be durable yet.
         for folder in folder.ancestors() {
             sync_dir(folder)?;
@@ -205,7 +210,8 @@ impl ObjectFolder {
     /// Deletes an object if it is still stale: it may have been written again.
     pub(super) fn remove_if_stale(&self, sha256: &[u8; 32], age: Duration) -> io::Result<bool> {
         let (path, now) = (self.object_path(sha256), self.folder_now()?);
-        let _names = self.lock_names();
+        let names_lock = self.open_names_lock()?;
+        names_lock.lock()?;
         Ok(is_stale(&path, now, age)? && none_if_missing(fs::remove_file(path))?.is_some())
     }
 }

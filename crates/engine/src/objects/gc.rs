@@ -9,7 +9,7 @@ use onceward_store::Store;
 use super::bucket::S3Bucket;
 use super::errors::to_object_error;
 use super::folder::{ObjectFolder, StoredObject};
-use super::{ObjectBackend, ObjectError, ObjectStorage, run_blocking};
+use super::{ObjectBackend, ObjectStorage, run_blocking};
 use crate::error::EngineError;
 
 const MAX_HASHES_PER_QUERY: usize = 500;
@@ -19,6 +19,15 @@ const MAX_HASHES_PER_QUERY: usize = 500;
 pub struct GcReport {
     pub objects: u64,
     pub bytes: u64,
+}
+
+impl GcReport {
+    fn add(&mut self, object: &StoredObject, is_removed: bool) {
+        if is_removed {
+            self.objects += 1;
+            self.bytes = self.bytes.saturating_add(object.bytes);
+        }
+    }
 }
 
 /// Deletes objects that are at least `min_age` old and that no record references. A record is created soon after its
@@ -67,22 +76,38 @@ impl GcTarget<'_> {
     ) -> Result<(), EngineError> {
         let hashes: Vec<[u8; 32]> = candidates.iter().map(|found| found.sha256).collect();
         let referenced = store.referenced_payloads(&hashes).await?;
-        for found in candidates.iter().filter(|found| !referenced.contains(&found.sha256)) {
-            if self.remove_if_stale(found.sha256).await? {
-                report.objects += 1;
-                report.bytes = report.bytes.saturating_add(found.bytes);
-            }
+        let orphans: Vec<_> = candidates.iter().filter(|found| !referenced.contains(&found.sha256)).collect();
+        let mut orphans = orphans.into_iter();
+        while !orphans.as_slice().is_empty() {
+            self.delete_announced(&mut orphans, report).await?;
         }
         Ok(())
     }
 
-    async fn remove_if_stale(&self, sha256: [u8; 32]) -> Result<bool, ObjectError> {
+    /// Deletes orphans under one announcement, as many as it covers.
+    async fn delete_announced(
+        &self,
+        orphans: &mut std::vec::IntoIter<&StoredObject>,
+        report: &mut GcReport,
+    ) -> Result<(), EngineError> {
         match self {
             Self::Folder(folder, age) => {
-                let (folder, age) = (Arc::clone(folder), *age);
-                run_blocking(move || folder.remove_if_stale(&sha256, age)).await
+                for orphan in orphans {
+                    let (folder, sha256, age) = (Arc::clone(folder), orphan.sha256, *age);
+                    let is_removed = run_blocking(move || folder.remove_if_stale(&sha256, age)).await?;
+                    report.add(orphan, is_removed);
+                }
             }
-            Self::Bucket(bucket, now, age) => bucket.remove_if_stale(&sha256, *now, *age).await,
+            Self::Bucket(bucket, now, age) => {
+                let marker = bucket.announce_deletions().await?;
+                while !marker.is_expired()
+                    && let Some(orphan) = orphans.next()
+                {
+                    report.add(orphan, bucket.remove_if_stale(&orphan.sha256, *now, *age).await?);
+                }
+                bucket.end_deletions(marker).await?;
+            }
         }
+        Ok(())
     }
 }

@@ -1,17 +1,22 @@
 //! Garbage collection deletes orphans, and keeps referenced and recent objects.
 
-use std::sync::Arc;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onceward_core::decide::CreateRecord;
-use onceward_engine::{MAX_INLINE_PAYLOAD_BYTES, collect_orphans};
+use onceward_engine::{MAX_INLINE_PAYLOAD_BYTES, ObjectStorage, collect_orphans};
 use onceward_store::Clock;
 use onceward_testkit::{TempDir, user};
 use serde_json::Map;
 
 use crate::child_process::{self, ChildTest};
 use crate::support::{JOB_LIFECYCLE, TEST_TIMEOUT, open_engine, open_sqlite, start_time};
-use crate::test_storage::{on_both_backends, payload_of, test_bytes};
+use crate::test_storage::{TestStorage, on_both_backends, payload_of, shared_server, test_bytes};
 
 const ONE_HOUR: Duration = Duration::from_hours(1);
 
@@ -56,6 +61,94 @@ fn old_orphans_are_collected_and_referenced_objects_kept() {
         assert_eq!(test_storage.list_files(), left);
         engine.close().await;
     });
+}
+
+/// Two processes share a bucket: one collects an orphan while the other writes the same bytes again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn object_rewritten_during_deletion_by_other_process_survives_in_bucket() {
+    let test_storage = TestStorage::in_bucket(shared_server()).await;
+    let bytes = test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 7);
+    let payload = test_storage.storage.put(Arc::clone(&bytes)).await.unwrap();
+    test_storage.set_age(2 * ONE_HOUR);
+    let path = test_storage.object_path(&payload.sha256);
+    let (endpoint, held, release) = start_proxy_that_holds_deletion(&shared_server().endpoint(), &path);
+    let settings = test_storage.settings.iter().cloned().chain([("AWS_ENDPOINT_URL".to_owned(), endpoint)]);
+    let collector = ObjectStorage::open_with(&test_storage.url, settings).await.expect("a bucket");
+    let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
+    let store = open_sqlite(&folder, &clock);
+    let collection = tokio::spawn(async move { collect_orphans(&store, &collector, ONE_HOUR).await });
+    tokio::task::block_in_place(|| held.recv_timeout(TEST_TIMEOUT)).expect("the deletion is on its way");
+    let writer = test_storage.storage.clone();
+    let rewrite = tokio::spawn(async move { writer.put(bytes).await });
+    let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
+    // The server may replace the file by removing it first.
+    let age = || std::fs::metadata(&path).ok().and_then(|about| about.modified().ok()?.elapsed().ok());
+    while age().is_none_or(|age| age > ONE_HOUR) {
+        assert!(tokio::time::Instant::now() < deadline, "the object is not rewritten");
+        tokio::task::yield_now().await;
+    }
+    // A writer that does not wait for the deletion returns about now, before the object is deleted.
+    release.send(()).unwrap();
+    assert_eq!(collection.await.unwrap().unwrap().objects, 1, "the deletion arrived after the rewrite");
+    rewrite.await.unwrap().unwrap();
+    test_storage.notify_changed();
+    assert!(test_storage.storage.get(&payload).await.unwrap().is_some(), "the rewritten object exists");
+}
+
+/// Starts a proxy of an S3 server that holds the request that deletes this object until it is released.
+fn start_proxy_that_holds_deletion(endpoint: &str, object: &Path) -> (String, Receiver<()>, Sender<()>) {
+    let name = object.file_name().unwrap().to_str().unwrap().to_owned();
+    let target = endpoint.strip_prefix("http://").unwrap().to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let ((held, on_held), (release, on_release)) = (mpsc::channel(), mpsc::channel());
+    let on_release = Arc::new(Mutex::new(on_release));
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, mut server) = (client.unwrap(), TcpStream::connect(&target).unwrap());
+            let (mut replies, mut receiver) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut replies, &mut receiver));
+            let (held, on_release, name) = (held.clone(), Arc::clone(&on_release), name.clone());
+            std::thread::spawn(move || {
+                let mut buffer = [0; 64 << 10];
+                while let Ok(read) = client.read(&mut buffer)
+                    && read > 0
+                {
+                    let head = String::from_utf8_lossy(&buffer[..read]);
+                    if head.starts_with("DELETE ") && head.lines().next().unwrap().contains(&name) {
+                        held.send(()).unwrap();
+                        on_release.lock().unwrap().recv().unwrap();
+                    }
+                    if server.write_all(&buffer[..read]).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    (address, on_held, release)
+}
+
+/// Garbage collection holds the lock exclusively while it checks and deletes an object, in this or another process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn folder_write_waits_for_deletion_by_other_process() {
+    let test_storage = TestStorage::in_folder().await;
+    test_storage.storage.put(test_bytes(3, 1)).await.unwrap();
+    let lock = std::fs::File::options().write(true).open(test_storage.root.join("lock")).expect("the lock file");
+    lock.lock().unwrap();
+    let writer = test_storage.storage.clone();
+    let write = tokio::spawn(async move { writer.put(test_bytes(3, 2)).await });
+    // The kernel lists the writer as waiting for the lock.
+    let inode = format!(":{} ", lock.metadata().unwrap().ino());
+    let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
+    let is_waiting = |line: &str| line.contains("->") && line.contains(&inode);
+    while !std::fs::read_to_string("/proc/locks").unwrap().lines().any(is_waiting) {
+        assert!(tokio::time::Instant::now() < deadline && !write.is_finished(), "the writer does not wait");
+        tokio::task::yield_now().await;
+    }
+    drop(lock);
+    let payload = write.await.unwrap().unwrap();
+    assert!(test_storage.storage.get(&payload).await.unwrap().is_some());
 }
 
 #[test]

@@ -60,6 +60,8 @@ impl<'a> TestStorage<'a> {
         visit_files(&self.root, &mut |path| {
             files.push(path.strip_prefix(&self.root).expect("the path is below the root").display().to_string());
         });
+        // The lock file of a folder.
+        files.retain(|file| file != "lock");
         files.sort();
         files
     }
