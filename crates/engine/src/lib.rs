@@ -98,7 +98,7 @@ pub use lifecycles::find_version;
 pub use metrics::{EngineCounters, LifecycleCounters, MetricsSnapshot};
 pub use objects::{
     GcReport, MAX_INLINE_PAYLOAD_BYTES, ObjectError, ObjectStorage, ObjectWriter, PayloadReader, PayloadUpload,
-    StaleNames, UploadedPayload, collect_orphans, verify_objects,
+    StaleNames, UploadedPayload, collect_orphans, sample_missing_objects, verify_objects,
 };
 pub use queries::{ExecutionPage, HistoryPage};
 pub use relations::{RecordRelations, RelatedPage, RelatedRecord, RelationsQuery};

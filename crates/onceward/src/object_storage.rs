@@ -34,10 +34,10 @@ impl ObjectStorageArgs {
         }
     }
 
-    /// Like [`open`](Self::open), but falls back to the folder beside the database if that folder exists.
-    pub(crate) async fn open_existing(&self, database: &DatabaseUrl) -> Result<Option<ObjectStorage>> {
+    /// Like [`open`](Self::open), but falls back to the folder beside an embedded database.
+    pub(crate) async fn open_or_default(&self, database: &DatabaseUrl) -> Result<Option<ObjectStorage>> {
         match self.open().await? {
-            None => Ok(database.default_object_folder().filter(|folder| folder.is_dir()).map(ObjectStorage::folder)),
+            None => Ok(database.default_object_folder().map(ObjectStorage::folder)),
             named => Ok(named),
         }
     }

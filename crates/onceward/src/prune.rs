@@ -144,7 +144,7 @@ impl PruneArgs {
             return Err(anyhow!("the database has no lifecycle `{name}`"));
         }
         // Open the object storage first: if that fails, nothing has been deleted yet.
-        let objects = self.objects.open_existing(database).await?;
+        let objects = self.objects.open_or_default(database).await?;
         let mut progress = PruneProgress(ProgressBar::for_terminal());
         let pruned = prune_with_progress(store, options, &mut progress).await;
         progress.clear();

@@ -77,10 +77,11 @@ impl VerifyArgs {
 
     async fn verify_view<S: Scan>(&self, view: &S, progress: &mut VerifyProgress) -> Result<VerifyReport, StoreError> {
         let mut report = verify(view, Clock::machine().now(), progress).await?;
-        let objects = self.objects.open_existing(&self.db).await;
-        if let Some(objects) = objects.map_err(|error| StoreError::Unavailable(error.to_string()))? {
-            let verified = verify_objects(view, &objects, self.contents, progress, &mut report).await;
-            verified.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let objects = self.objects.open_or_default(&self.db).await;
+        let objects = objects.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let verified = verify_objects(view, objects.as_ref(), self.contents, progress, &mut report).await;
+        verified.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        if let Some(objects) = objects {
             let verified = verify_images(view, &objects, self.contents, progress, &mut report).await;
             verified.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         }

@@ -40,7 +40,7 @@ pub use gc::{GcReport, collect_orphans};
 pub use payload_upload::{PayloadUpload, UploadedPayload};
 pub use reader::PayloadReader;
 pub use stale_names::StaleNames;
-pub use verify::verify_objects;
+pub use verify::{sample_missing_objects, verify_objects};
 pub use writer::ObjectWriter;
 
 /// Larger payloads go to object storage, if one is configured.

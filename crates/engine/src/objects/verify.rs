@@ -1,7 +1,7 @@
 //! Verifies that all externally stored payloads exist and match their hashes.
 
-use onceward_core::hex;
 use onceward_core::record::PayloadRef;
+use onceward_core::{count_noun, hex};
 use onceward_store::TableDifference;
 use onceward_store::scan::{ProjectionTable, RowSubject, Scan, StoredRow};
 use sha2::{Digest, Sha256};
@@ -14,10 +14,11 @@ use crate::verify::{ProgressObserver, VerifyReport};
 const SCAN_PAGE_ROWS: usize = 500;
 
 /// Checks every payload that a record references and the database does not contain: does the object exist, and with
-/// `verify_bytes`, does it match its hash? Differences are added to the report.
+/// `verify_bytes`, does it match its hash? Differences are added to the report. Without a storage, such payloads make
+/// the verification incomplete.
 pub async fn verify_objects<S: Scan>(
     store: &S,
-    storage: &ObjectStorage,
+    storage: Option<&ObjectStorage>,
     verify_bytes: bool,
     observer: &mut dyn ProgressObserver,
     report: &mut VerifyReport,
@@ -28,6 +29,7 @@ pub async fn verify_objects<S: Scan>(
         for row in &page.rows {
             let Some(sha256) = externally_stored_hash(row) else { continue };
             examined += 1;
+            let Some(storage) = storage else { continue };
             if let Some(problem) = object_problem(storage, &sha256, verify_bytes).await? {
                 let difference =
                     TableDifference::invalid(ProjectionTable::Contents.name(), hex::encode(&sha256), problem);
@@ -38,10 +40,28 @@ pub async fn verify_objects<S: Scan>(
         observer.on_progress("objects", examined, examined);
         cursor = page.next;
         if cursor.is_none() {
-            report.objects = examined;
-            return Ok(());
+            break;
         }
     }
+    if storage.is_some() {
+        report.objects = examined;
+    } else if examined > 0 {
+        let payloads = count_noun(examined, "payload is", "payloads are");
+        let why = format!("{payloads} in object storage; name that storage with `--objects`");
+        report.stopped.get_or_insert(why);
+    }
+    Ok(())
+}
+
+/// Looks for the objects of the first page of payloads. Returns how many of them should exist, and how many do not.
+pub async fn sample_missing_objects<S: Scan>(store: &S, storage: &ObjectStorage) -> Result<(u64, u64), EngineError> {
+    let page = store.scan(ProjectionTable::Contents, None, SCAN_PAGE_ROWS).await?;
+    let (mut examined, mut missing) = (0, 0);
+    for sha256 in page.rows.iter().filter_map(externally_stored_hash) {
+        examined += 1;
+        missing += u64::from(storage.object_size(&sha256).await?.is_none());
+    }
+    Ok((examined, missing))
 }
 
 /// Returns the hash of a referenced payload that is not in the database.
@@ -63,7 +83,7 @@ async fn object_problem(
     verify_bytes: bool,
 ) -> Result<Option<String>, EngineError> {
     let Some(bytes) = storage.object_size(sha256).await? else {
-        return Ok(Some("its bytes are neither in the database nor in object storage".to_owned()));
+        return Ok(Some("its bytes are neither in the database nor in the object storage".to_owned()));
     };
     if !verify_bytes {
         return Ok(None);

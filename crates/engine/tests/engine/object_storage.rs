@@ -295,7 +295,7 @@ async fn verify_reports_missing_and_damaged_objects() {
     let objects = open_object_storage(&folder);
     let found = async |contents: bool| {
         let (view, mut report) = (SqliteScanner::open(folder.database_path()).unwrap(), VerifyReport::default());
-        verify_objects(&view, &objects, contents, &mut (), &mut report).await.unwrap();
+        verify_objects(&view, Some(&objects), contents, &mut (), &mut report).await.unwrap();
         (report.objects, report.differences.iter().map(|one| one.key.clone()).collect::<Vec<_>>())
     };
     let engine = open_engine(open_sqlite(&folder, &clock), config_with_storage(&objects)).await;

@@ -112,7 +112,7 @@ fn damaged_object_is_reported_by_read_and_verify() {
         let (payload, name) = (payload_of(&given), test_storage.object_path(&payload_of(&given).sha256));
         let verify_result = async |contents: bool| {
             let (view, mut report) = (SqliteScanner::open(folder.database_path()).unwrap(), VerifyReport::default());
-            verify_objects(&view, &test_storage.storage, contents, &mut (), &mut report).await.unwrap();
+            verify_objects(&view, Some(&test_storage.storage), contents, &mut (), &mut report).await.unwrap();
             (report.objects, report.differences.len())
         };
         assert_eq!(verify_result(true).await, (1, 0));

@@ -65,6 +65,11 @@ pub(crate) fn find_problems(snapshot: &HealthSnapshot) -> Vec<HealthFinding> {
     add_work_findings(snapshot, &mut findings);
     add_space_findings(snapshot, &mut findings);
     add_clock_findings(snapshot, &mut findings);
+    if let (examined, missing @ 1..) = snapshot.object_sample {
+        let message = format!("of a sample of {examined} payloads in object storage, {missing} do not exist");
+        let advice = "put the objects back, or name their place with `--objects`; `onceward verify` lists all";
+        findings.push(HealthFinding::error("objects", message, advice));
+    }
     findings
 }
 
@@ -207,7 +212,14 @@ mod tests {
             settings: Vec::new(),
             oldest_transaction: None,
         };
-        HealthSnapshot { status, engine: None, is_embedded: true, free_bytes: Some(1 << 40), clock_ahead_micros: 0 }
+        HealthSnapshot {
+            status,
+            engine: None,
+            is_embedded: true,
+            free_bytes: Some(1 << 40),
+            clock_ahead_micros: 0,
+            object_sample: (3, 0),
+        }
     }
 
     fn finding_codes(change: impl FnOnce(&mut HealthSnapshot)) -> Vec<(&'static str, bool)> {
@@ -243,6 +255,7 @@ mod tests {
         assert_eq!(finding_codes(|snapshot| snapshot.status.oldest_transaction = early(400)), [("transaction", true)]);
         assert_eq!(finding_codes(|snapshot| snapshot.clock_ahead_micros = -3_000_000), [("clock", false)]);
         assert_eq!(finding_codes(|snapshot| snapshot.status.last_entry_at = early(-60)), [("clock", true)]);
+        assert_eq!(finding_codes(|snapshot| snapshot.object_sample = (3, 1)), [("objects", true)]);
         for (name, code) in [("fsync", "durability"), ("autovacuum", "autovacuum")] {
             let setting = DatabaseSetting { name: name.to_owned(), value: "off".to_owned(), is_recommended: false };
             assert_eq!(finding_codes(|snapshot| snapshot.status.settings.push(setting)), [(code, true)]);

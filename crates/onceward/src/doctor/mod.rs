@@ -7,9 +7,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use onceward_engine::sample_missing_objects;
+use onceward_store::scan::Scan;
 use onceward_store::{Clock, DatabaseStatus, PostgresScanner, SqliteScanner, StoreError};
 
 use crate::database::DatabaseUrl;
+use crate::object_storage::ObjectStorageArgs;
 use crate::output::{CommandStatus, print_stdout};
 use findings::HealthFinding;
 
@@ -25,6 +28,8 @@ pub(crate) struct DoctorArgs {
     /// Database: sqlite:PATH or postgres://…
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: DatabaseUrl,
+    #[command(flatten)]
+    objects: ObjectStorageArgs,
     /// Print the report as JSON; see docs/doctor.md
     #[arg(long)]
     json: bool,
@@ -40,6 +45,8 @@ pub(crate) struct HealthSnapshot {
     free_bytes: Option<u64>,
     /// The database's clock minus the machine's clock, in microseconds.
     clock_ahead_micros: i64,
+    /// Of a sample of payloads: how many should be in object storage, and how many are not.
+    object_sample: (u64, u64),
 }
 
 impl DoctorArgs {
@@ -74,19 +81,31 @@ impl DoctorArgs {
                 let view = SqliteScanner::open(path)?;
                 let status = runtime.block_on(view.status(clock.now()))?;
                 let (engine, free_bytes) = (view.lock_holder(), free(path));
-                Ok(HealthSnapshot { status, engine, is_embedded: true, free_bytes, clock_ahead_micros: 0 })
-            }
-            DatabaseUrl::Postgres(url) => {
-                let status = runtime.block_on(async { PostgresScanner::open(url).await?.status().await })?;
-                let clock_ahead = status.now.micros().saturating_sub(clock.now().micros());
+                let object_sample = runtime.block_on(self.sample_objects(&view))?;
                 Ok(HealthSnapshot {
                     status,
-                    engine: None,
-                    is_embedded: false,
-                    free_bytes: None,
-                    clock_ahead_micros: clock_ahead,
+                    engine,
+                    is_embedded: true,
+                    free_bytes,
+                    clock_ahead_micros: 0,
+                    object_sample,
                 })
             }
+            DatabaseUrl::Postgres(url) => runtime.block_on(async {
+                let view = PostgresScanner::open(url).await?;
+                let (status, object_sample) = (view.status().await?, self.sample_objects(&view).await?);
+                let clock_ahead_micros = status.now.micros().saturating_sub(clock.now().micros());
+                let (engine, free_bytes) = (None, None);
+                Ok(HealthSnapshot { status, engine, is_embedded: false, free_bytes, clock_ahead_micros, object_sample })
+            }),
+        }
+    }
+
+    async fn sample_objects(&self, view: &impl Scan) -> Result<(u64, u64), StoreError> {
+        let unavailable = |error: &dyn std::fmt::Display| StoreError::Unavailable(error.to_string());
+        match self.objects.open_or_default(&self.db).await.map_err(|error| unavailable(&error))? {
+            Some(objects) => sample_missing_objects(view, &objects).await.map_err(|error| unavailable(&error)),
+            None => Ok((0, 0)),
         }
     }
 }

@@ -51,6 +51,9 @@ fn large_payload_is_stored_in_bucket_and_verified() {
     let output = run_verify();
     let report: Json = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(output.status.success() && report["objects"] == 1, "{report}");
+    let unnamed = run_onceward(&["verify", "--db", &database], &[]);
+    let text = String::from_utf8_lossy(&unnamed.stdout);
+    assert!(unnamed.status.code() == Some(1) && text.contains("1 payload is in object storage"), "{text}");
     let object = std::fs::read_dir(&stored[0]).unwrap().next().unwrap().unwrap().path();
     // Other bytes of the same length must not be served as the payload.
     std::fs::write(&object, "y".repeat((5 << 20) + 2)).unwrap();
@@ -73,6 +76,26 @@ fn large_payload_is_stored_in_bucket_and_verified() {
     assert_eq!(listed["records"].as_array().map(Vec::len), Some(1), "{listed}");
     bucket.restart();
     assert_eq!(create(&other).status, 201);
+}
+
+#[test]
+fn verify_and_doctor_report_missing_objects_folder() {
+    let folder = TempDir::new();
+    let database = DatabaseKind::Sqlite.new_url(&folder);
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/parcel.toml");
+    let mut command = server_process::serve_command(BINARY, &database);
+    let server = ServerProcess::start(command.args(["--lifecycles", file]));
+    let payload = json!({ "payload": "x".repeat(1 << 20) });
+    assert_eq!(server.post("/v1/lifecycles/desk.parcel/records", &payload).status, 201);
+    server.stop();
+    let run = |verb| run_onceward(&[verb, "--db", &database], &[]);
+    assert!(run("verify").status.success() && run("doctor").status.success());
+    std::fs::remove_dir_all(format!("{}.objects", database.strip_prefix("sqlite:").unwrap())).expect("the folder");
+    for (verb, expected) in [("verify", "nor in the object storage"), ("doctor", "1 payloads in object storage")] {
+        let output = run(verb);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.code() == Some(1) && text.contains(expected), "{verb}: {text}");
+    }
 }
 
 /// Lists all files of a bucket, including drafts and parts of uploads.
