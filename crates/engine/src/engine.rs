@@ -196,11 +196,14 @@ impl<S: Store + 'static> Engine<S> {
             rejected = preflight::reject_doomed(&self.shared, &mut submissions).await?;
             objects::offload_payloads(objects, &mut submissions).await?;
         }
+        let caller = |call: &Submission| call.idempotency_key.clone().map(|key| (call.actor.clone(), key));
+        let callers = submissions.iter().map(caller).collect();
         let receivers = if submissions.is_empty() { Vec::new() } else { self.shared.queue.submit(submissions)? };
         let mut replies = Vec::with_capacity(receivers.len());
         for receiver in receivers {
             replies.push(self.shared.queue.wait_reply(receiver).await);
         }
+        self.complete_replies(callers, &mut replies).await;
         // In ascending order, so that each insertion index is final.
         for (index, error) in rejected {
             replies.insert(index, Err(error));

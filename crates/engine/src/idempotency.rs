@@ -2,7 +2,8 @@
 //!
 //! The reply is saved in the transaction of its operation. The engine does not look a key up first: the save finds a
 //! used key and writes nothing. Only if a call would be refused or would run checks, its key is looked up before,
-//! because the call may have succeeded already.
+//! because the call may have succeeded already. So is the key of a call that meets another request with its key in
+//! flight: the stored reply may be its own.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,9 +18,14 @@ use onceward_store::{IdempotencyId, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::queries;
+use crate::submission::json_size::estimated_json_bytes;
 use crate::submission::queue::{PendingReply, QueuedOperation, Receipt, Reply};
+
+/// Bounds the records that one batch of replayed replies loads.
+const MAX_REPLAYED_BYTES: usize = 1 << 20;
 
 /// Bounds the stored key.
 const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
@@ -234,16 +240,23 @@ pub(crate) async fn replay_stored<S: Store>(
     let reserved = indexes.iter().filter_map(|at| Some((*at, requests[*at].key_reservation.as_ref()?)));
     let (at, keyed): (Vec<usize>, Vec<&KeyReservation>) = reserved.unzip();
     let ids: Vec<IdempotencyId> = keyed.iter().map(|keyed| keyed.id.clone()).collect();
-    let mut replies = Vec::new();
+    let (mut replies, mut record_bytes) = (Vec::new(), 0_usize);
     for ((at, keyed), found) in at.into_iter().zip(keyed).zip(store.idempotency_records(&ids).await?) {
         let Some(found) = found else { continue };
         let actor = &requests[at].operation.actor;
-        replies.push((at, restore_reply(store, definitions, actor, &found, &keyed.request_digest, now).await?));
+        let mut reply = restore_reply(store, definitions, actor, &found, &keyed.request_digest, now).await?;
+        if let Ok(receipt) = &mut reply {
+            // The caller loads the others, if it wants them.
+            record_bytes += receipt.record.as_deref().map_or(0, estimated_json_bytes);
+            receipt.record.take_if(|_| record_bytes > MAX_REPLAYED_BYTES);
+        }
+        replies.push((at, reply));
     }
     Ok(replies)
 }
 
-/// Restores a stored reply, with the record only if the actor may see it now.
+/// Restores a stored reply, with the record only if the actor may see it now. Fires nothing: without the record, the
+/// actor may see it after a due timer was fired.
 pub(crate) async fn restore_reply<S: Store>(
     store: &S,
     definitions: &Definitions,
@@ -270,6 +283,39 @@ pub(crate) async fn restore_reply<S: Store>(
     }
     let StoredReply { subject, version, token, spawned, existing, no_op, stop_requested } = reply;
     Ok(Ok(Receipt { subject, version, token, record, spawned, existing, no_op, stop_requested, replayed: true }))
+}
+
+impl<S: Store + 'static> Engine<S> {
+    /// Completes the replies of calls with idempotency keys, by the callers in the same order. Looks up the keys that
+    /// another request in flight has, and adds records to replayed replies, up to the size of a page.
+    pub(crate) async fn complete_replies(&self, callers: Vec<Option<(Actor, IdempotencyKey)>>, replies: &mut [Reply]) {
+        let mut record_bytes = 0_usize;
+        for (caller, reply) in callers.into_iter().zip(replies) {
+            let Some((actor, key)) = caller else { continue };
+            if matches!(reply, Err(EngineError::IdempotencyKeyReused)) {
+                *reply = self.look_up_reply(&actor, &key).await;
+            }
+            let Ok(receipt) = reply else { continue };
+            if receipt.replayed && receipt.record.is_none() && record_bytes <= self.shared.config.max_page_bytes {
+                match self.get(&actor, receipt.subject).await {
+                    Ok(record) => receipt.record = record,
+                    Err(error) => *reply = Err(error),
+                }
+            }
+            let record = reply.as_ref().ok().and_then(|receipt| receipt.record.as_deref());
+            record_bytes = record_bytes.saturating_add(record.map_or(0, estimated_json_bytes));
+        }
+    }
+
+    /// Returns the stored reply of a key, if it is the reply of this request.
+    async fn look_up_reply(&self, actor: &Actor, key: &IdempotencyKey) -> Reply {
+        let store = &self.shared.store;
+        let Some(stored) = store.idempotency_record(&key.stored_id(actor)).await? else {
+            return Err(EngineError::IdempotencyKeyReused);
+        };
+        let (catalog, now) = (store.catalog().await?, store.now().await?);
+        restore_reply(store, &catalog.definitions, actor, &stored, &key.request_digest, now).await?
+    }
 }
 
 /// Returns whether the actor holds the lease. A worker sees its job only while it holds the lease.

@@ -11,7 +11,7 @@ use onceward_core::decide::{
 };
 use onceward_core::execution_id::ExecutionId;
 use onceward_core::model::Definitions;
-use onceward_core::record::{Actor, Execution, FencingToken, Record};
+use onceward_core::record::{Actor, Execution, FencingToken, PayloadRef, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{Catalog, ListQuery, LogEntry, ReadSet, RecordPage, StateCount, Store};
@@ -103,9 +103,21 @@ impl<S: Store + 'static> Engine<S> {
 
     /// Like [`payload`](Self::payload), but reads in chunks, so that a large payload is never in memory as a whole.
     pub async fn payload_reader(&self, actor: &Actor, id: RecordId) -> Result<Option<PayloadReader>, EngineError> {
+        match self.readable_payload(actor, id).await? {
+            Some(payload) => self.open_payload(payload).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Returns hash and size of the payload, if the actor may read the bytes.
+    pub async fn readable_payload(&self, actor: &Actor, id: RecordId) -> Result<Option<PayloadRef>, EngineError> {
         let Some(record) = self.get(actor, id).await? else { return Ok(None) };
         let holds_lease = record.live_execution().is_some_and(|execution| execution.holder == actor.id);
-        let Some(payload) = record.payload.filter(|_| holds_lease || record.owner == actor.id) else { return Ok(None) };
+        Ok(record.payload.filter(|_| holds_lease || record.owner == actor.id))
+    }
+
+    /// Opens a payload without authorization.
+    pub async fn open_payload(&self, payload: PayloadRef) -> Result<Option<PayloadReader>, EngineError> {
         self.shared.open_payload(payload).await
     }
 
@@ -265,10 +277,10 @@ impl<'a, S: Store> AuthorizedReader<'a, S> {
         }
     }
 
-    /// Returns which of these records the actor may see as last saved. It fires nothing, so that it also works while
-    /// the engine closes.
-    pub(crate) async fn visible_records(&self, ids: &[RecordId]) -> Result<HashSet<RecordId>, EngineError> {
-        let (store, definitions) = (&self.shared.store, &self.catalog.definitions);
+    /// Returns which of these records the actor may see. If that depends on a due timer, fires it first, as `get` does;
+    /// nothing else is fired.
+    pub(crate) async fn visible_records(&mut self, ids: &[RecordId]) -> Result<HashSet<RecordId>, EngineError> {
+        let (store, catalog) = (&self.shared.store, Arc::clone(&self.catalog));
         let mut visible = HashSet::new();
         for chunk in ids.chunks(VISIBILITY_LOAD_RECORDS) {
             // Uncached: another process may have changed the visibility.
@@ -277,14 +289,31 @@ impl<'a, S: Store> AuthorizedReader<'a, S> {
             let now = store.now().await?;
             for id in chunk {
                 let Some(record) = read_set.snapshot().record(*id).cloned() else { continue };
-                if evaluate_access(store, definitions, &mut read_set, self.actor, &record, now).await?
-                    == ReadAccess::Allowed
-                {
+                let definitions = &catalog.definitions;
+                let access = evaluate_access(store, definitions, &mut read_set, self.actor, &record, now).await?;
+                let is_visible = match access {
+                    ReadAccess::Allowed => true,
+                    ReadAccess::Due(_) => self.is_visible_after_firing(*id).await?,
+                    ReadAccess::Denied | ReadAccess::Missing(_) => {
+                        is_due(&record, now) && self.is_visible_after_firing(*id).await?
+                    }
+                };
+                if is_visible {
                     visible.insert(*id);
                 }
             }
         }
         Ok(visible)
+    }
+
+    /// Returns whether the actor may see a record once what is due was fired. A record that cannot be brought up to date
+    /// is left out, as in a list.
+    async fn is_visible_after_firing(&mut self, id: RecordId) -> Result<bool, EngineError> {
+        match self.get(id).await {
+            Ok(record) => Ok(record.is_some()),
+            Err(error) if error.is_single_operation_fault() || error.refusal().is_some() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     async fn can_read(&mut self, record: &Record) -> Result<bool, EngineError> {
@@ -354,8 +383,8 @@ async fn evaluate_access<S: Store>(
     Err(EngineError::Undecided)
 }
 
-/// Returns whether an actor may see a record, without firing due timers. For the group commit, which cannot wait for
-/// itself.
+/// Returns whether an actor may see a record as saved, without firing due timers. False if that depends on a due timer.
+/// For the group commit, which cannot wait for itself.
 pub(crate) async fn can_read_without_firing<S: Store>(
     store: &S,
     definitions: &Definitions,
@@ -363,7 +392,8 @@ pub(crate) async fn can_read_without_firing<S: Store>(
     record: &Record,
     now: Time,
 ) -> Result<bool, EngineError> {
-    Ok(evaluate_access(store, definitions, &mut ReadSet::uncached(), actor, record, now).await? == ReadAccess::Allowed)
+    let access = evaluate_access(store, definitions, &mut ReadSet::uncached(), actor, record, now).await?;
+    Ok(access == ReadAccess::Allowed && !is_due(record, now))
 }
 
 /// Returns a fresh record without authorization.

@@ -92,12 +92,13 @@ impl<S: Store> LogStream<S> {
         self.buffer.pop_front()
     }
 
-    /// Returns the entries of a page that the actor may see, by the records' current state.
+    /// Returns the entries of a page that the actor may see, by the records' current state. Fires the due timers that
+    /// this depends on: an entry that is left out is never sent.
     async fn visible_entries(&self, mut page: Vec<LogEntry>) -> Result<Vec<LogEntry>, EngineError> {
         if reads_everything(&self.actor) {
             return Ok(page);
         }
-        let reader = AuthorizedReader::new(&self.shared, &self.actor).await?;
+        let mut reader = AuthorizedReader::new(&self.shared, &self.actor).await?;
         let records: BTreeSet<RecordId> = page.iter().filter_map(|entry| entry.record).collect();
         let visible = reader.visible_records(&records.into_iter().collect::<Vec<_>>()).await?;
         page.retain(|entry| entry.record.is_some_and(|record| visible.contains(&record)));

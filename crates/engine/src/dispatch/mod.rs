@@ -130,7 +130,14 @@ pub(crate) async fn lease_while<S: Store>(
         // Held until this call ends: an earlier call with the key may still be leasing.
         let in_flight_keys = &shared.queue.in_flight_keys;
         let call_id = job_idempotency_id(actor, key, None);
-        let reservation = in_flight_keys.reserve_exclusive(call_id, idempotency_key.request_digest)?;
+        let reservation = match in_flight_keys.reserve_exclusive(call_id, idempotency_key.request_digest) {
+            // The stored reply comes before the other request in flight that has the key.
+            Err(EngineError::IdempotencyKeyReused) => {
+                let leased = recall_leases(shared, actor, &idempotency_key, max_jobs).await?;
+                return leased.ok_or(EngineError::IdempotencyKeyReused);
+            }
+            reservation => reservation?,
+        };
         // A canceled call may have leases that are not saved yet. A call that recalls them must not miss them.
         if request.replay_only && in_flight_keys.contains_any(&job_idempotency_ids(actor, key, max_jobs)) {
             return Err(EngineError::IdempotencyKeyInUse);

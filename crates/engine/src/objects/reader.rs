@@ -69,6 +69,15 @@ impl PayloadReader {
         Self::new(PayloadSource::Bucket(Some(pieces)), payload)
     }
 
+    /// Returns how many bytes the reader holds at most.
+    pub fn max_buffered_bytes(&self) -> usize {
+        let payload_bytes = usize::try_from(self.payload.bytes).unwrap_or(usize::MAX);
+        match self.source {
+            PayloadSource::Memory(_) => payload_bytes,
+            PayloadSource::File(_) | PayloadSource::Bucket(_) => payload_bytes.min(2 * CHUNK_BYTES),
+        }
+    }
+
     fn new(source: PayloadSource, payload: PayloadRef) -> Self {
         Self { payload, source, lookahead: None, sha: Sha256::new(), read_bytes: 0, state: ReadState::Reading }
     }

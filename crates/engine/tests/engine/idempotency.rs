@@ -303,6 +303,24 @@ async fn concurrent_calls_with_same_key_share_one_result() {
     engine.close().await;
 }
 
+/// The stored reply comes before the call in flight that misuses its key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn repeated_call_gets_stored_reply_while_other_request_uses_its_key() {
+    let store = FaultyStore::gated(MemoryStore::new(Clock::manual(start_time())));
+    store.save_gate.add_permits(1);
+    let engine = open_engine(store.clone(), config_without_polling()).await;
+    let first = engine.submit(create_lane("a").with_idempotency_key("k")).await.unwrap();
+    let other = spawn_submit(&engine, create_lane("b").with_idempotency_key("k"));
+    store.wait_for_saves(2).await;
+    let again = engine.submit(create_lane("a").with_idempotency_key("k")).await;
+    assert_replay(&again.expect("the stored reply"), &first);
+    let third = engine.submit(create_lane("c").with_idempotency_key("k")).await;
+    assert_eq!(reply_code(&third), "idempotency_key_reused");
+    store.save_gate.add_permits(10);
+    assert_eq!(reply_code(&other.await.unwrap()), "idempotency_key_reused");
+    engine.close().await;
+}
+
 /// The late engine finds the reply when it saves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn second_engine_replays_reply_of_first() {

@@ -1,9 +1,11 @@
 //! Visibility: no query shows an owner the records of another.
 
+use onceward_core::decide::{Call, CreateRecord};
+use onceward_core::diagnostic::{InputFile, InputFiles};
 use onceward_core::record::{Actor, FencingToken};
-use onceward_core::time::Duration;
+use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
-use onceward_engine::{Engine, EngineConfig, LeaseRequest};
+use onceward_engine::{Engine, EngineConfig, LeaseRequest, Submission};
 use onceward_store::{AnyStore, ListQuery, Store};
 use onceward_testkit::{user, user_with_roles, worker};
 use serde_json::json;
@@ -68,6 +70,97 @@ fn stream_shows_only_visible_records() {
             seen_records.push(records);
         }
         assert_eq!(seen_records, [vec![Some(anns)], vec![Some(eves)], vec![Some(anns), Some(eves), None]]);
+    });
+}
+
+/// A gate names another guest when its time comes, and a room may be read by its gate's guest.
+const GATE_LIFECYCLES: [&str; 2] = [
+    r#"
+language  = 1
+lifecycle = "race.gate"
+about     = "Names another guest when its time comes"
+
+[states]
+shut = { about = "for its first guest" }
+open = { about = "for its second guest", rest = true }
+
+[fields]
+guest    = { type = "string", max = 100 }
+later    = { type = "string", max = 100 }
+opens_at = { type = "time" }
+
+[[on.create]]
+go   = "-> shut"
+take = ["guest", "later", "opens_at"]
+
+[[on.time]]
+go  = "shut -> open"
+at  = "opens_at"
+set = { guest = "record.later" }
+"#,
+    r#"
+language  = 1
+lifecycle = "race.room"
+about     = "For the guest of its gate"
+
+[states]
+up = { about = "to be read", rest = true }
+
+[fields]
+gate = { type = "ref", to = "race.gate" }
+
+[who]
+guest = "actor.id == record.gate.guest"
+
+[access]
+read = ["owner", "guest"]
+
+[[on.create]]
+go   = "-> up"
+take = ["gate"]
+"#,
+];
+
+/// The engine fires the timer that visibility depends on before it judges: in a stream, which would otherwise skip the
+/// entry for good, and in a replayed create, which would otherwise hide the record.
+#[test]
+fn due_timer_is_fired_before_stream_and_replay_judge_visibility() {
+    on_each_store(config_without_polling(), async |engine, clock| {
+        let file = |name: &str, text: &str| InputFile { name: name.to_owned(), text: text.into() };
+        let [gate, room] = GATE_LIFECYCLES;
+        let mut files = crate::support::lifecycle_files();
+        files.files.extend([file("gate.toml", gate), file("room.toml", room)]);
+        engine.put_lifecycles(&InputFiles { files: files.files }).await.unwrap();
+        let opens_at = Time::from_micros(start_time().micros() + 3_600_000_000);
+        let create_room = async |guest: &str| {
+            let fields = json!({ "guest": "eve", "later": guest, "opens_at": opens_at.to_string() });
+            let gate = engine.create(&operator_actor(), "race.gate", json_object(fields)).await.unwrap().subject;
+            let fields = json_object(json!({ "gate": gate.to_string() }));
+            let create = CreateRecord {
+                lifecycle: "race.room".into(),
+                id: None,
+                owner: Some("bob".into()),
+                fields,
+                payload: None,
+            };
+            let submission = |actor: &Actor| {
+                Submission::new(actor, Call::Create(create.clone())).with_idempotency_key(&format!("room for {guest}"))
+            };
+            let created = engine.submit(submission(&operator_actor())).await.unwrap().subject;
+            // The same owner, whose API key is no longer an operator's.
+            (created, submission(&user("ops")))
+        };
+        let (room, _) = create_room("zoe").await;
+        let (_, repeated_create) = create_room("ops").await;
+        let mut early = engine.stream(&user("zoe"), 0);
+        let now = || Some(tokio::time::Instant::now());
+        assert!(early.next_until(now()).await.unwrap().is_none(), "the gate still names another guest");
+        // No timer runs by itself: the scheduler was not woken.
+        clock.set(opens_at);
+        let entry = engine.stream(&user("zoe"), 0).next_until(now()).await.unwrap();
+        assert_eq!(entry.expect("the gate now names this guest").record, Some(room));
+        let again = engine.submit(repeated_create).await.unwrap();
+        assert!(again.replayed && again.record.is_some(), "the gate now names the caller");
     });
 }
 
