@@ -42,9 +42,12 @@ pub(crate) struct DocumentJobJson<'a> {
     retry_count: i64,
     #[schema(minimum = 3, maximum = 3)]
     max_retries: i64,
-    /// The last error; null after a success.
+    /// The last error's message, or its code if it has no message; null after a success.
     #[schema(required = true)]
     last_error: Option<&'a str>,
+    /// The last error's code; null after a success.
+    #[schema(required = true)]
+    error_code: Option<&'a str>,
     /// Whether the last error is retryable; null after a success.
     #[schema(value_type = Option<DocumentErrorType>, required = true)]
     error_type: Option<&'a str>,
@@ -83,6 +86,7 @@ impl<'a> DocumentJobJson<'a> {
             retry_count: record.int_field("retryCount").unwrap_or_default(),
             max_retries: record.int_field("maxRetries").unwrap_or_default(),
             last_error: record.text_field("lastError"),
+            error_code: record.text_field("errorCode"),
             error_type: record.text_field("errorType"),
         }
     }

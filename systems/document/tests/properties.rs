@@ -25,6 +25,7 @@ fn assert_invariants(stage: &Simulator) {
         assert!(retries <= 3, "DOC-5: at most three retries");
         assert!(job.attempt == retries || job.attempt == retries + 1, "one attempt more than retries");
         let (error, error_type) = (field("lastError"), field("errorType"));
+        assert_eq!(error == Value::Null, field("errorCode") == Value::Null, "DOC-12: an error has a code");
         let cancel_requested = field("cancelRequested") == json!(true);
         match &**job.state_name() {
             "CREATED" => assert!(job.attempt == 0 && error_type == Value::Null && !cancel_requested),

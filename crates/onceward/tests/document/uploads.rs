@@ -23,13 +23,13 @@ fn repeated_upload_returns_first_job() {
             let job = made.json();
             let mut names: Vec<&String> = job.as_object().expect("JSON object").keys().collect();
             names.sort();
-            let all = "completedAt createdAt errorType jobId lastError maxRetries retryCount startedAt state";
+            let all = "completedAt createdAt errorCode errorType jobId lastError maxRetries retryCount startedAt state";
             assert_eq!(names, all.split(' ').collect::<Vec<_>>());
             assert_eq!(
                 (&job["state"], &job["retryCount"], &job["maxRetries"]),
                 (&json!("CREATED"), &json!(0), &json!(3))
             );
-            for none in ["startedAt", "completedAt", "lastError", "errorType"] {
+            for none in ["startedAt", "completedAt", "lastError", "errorCode", "errorType"] {
                 assert!(job[none].is_null(), "`{none}` in {job}");
             }
             let id = job["jobId"].as_str().expect("id");

@@ -12,6 +12,7 @@ use onceward_core::value::RecordId;
 fn assert_cancelled(stage: &Simulator, id: RecordId) {
     assert_eq!(stage.state(id), "FAILED");
     assert_eq!(stage.field(id, "lastError"), "cancelled");
+    assert_eq!(stage.field(id, "errorCode"), "CANCELLED");
     assert_eq!(stage.field(id, "errorType"), "TERMINAL");
 }
 
@@ -133,6 +134,7 @@ fn exhaust_fails_queued_job_with_message_or_default() {
     assert_eq!(stage.field(with_message, "errorType"), "TERMINAL");
     stage.fire(without_message, "exhaust", &operator("olga")).expect_ok();
     assert_eq!(stage.field(without_message, "lastError"), "resources exhausted");
+    assert_eq!(stage.field(without_message, "errorCode"), "RESOURCES_EXHAUSTED");
 }
 
 /// DOC-7

@@ -1,6 +1,7 @@
 //! DOC-1, DOC-2, DOC-3, DOC-12, DOC-13: a successful job and its metadata.
 
-use onceward_testkit::{operator, user};
+use onceward_core::value::RecordId;
+use onceward_testkit::{Simulator, operator, user};
 use serde_json::json;
 
 use super::{create_job, create_queued_job, create_running_job, new_simulator};
@@ -49,20 +50,27 @@ fn commit_after_failure_returns_lease_lost() {
     assert_eq!(stage.state(lease.record), "RETRYING");
 }
 
+#[track_caller]
+fn assert_no_error(stage: &Simulator, id: RecordId) {
+    for name in ["lastError", "errorCode", "errorType"] {
+        assert_eq!(stage.field(id, name), json!(null), "{name}");
+    }
+}
+
 /// DOC-12: timestamps appear as they occur, and a succeeded job has no error.
 #[test]
 fn metadata_follows_job_from_creation_to_success() {
     let mut stage = new_simulator();
     let created_at = stage.now();
     let id = create_job(&mut stage);
-    let timestamps = |stage: &onceward_testkit::Simulator| {
+    let timestamps = |stage: &Simulator| {
         let record = stage.record(id);
         (record.created_at, record.started_at, record.finished_at)
     };
     assert_eq!(timestamps(&stage), (created_at, None, None));
     assert_eq!(stage.field(id, "retryCount"), 0);
     assert_eq!(stage.field(id, "maxRetries"), 3);
-    assert_eq!((stage.field(id, "lastError"), stage.field(id, "errorType")), (json!(null), json!(null)));
+    assert_no_error(&stage, id);
 
     stage.advance("1m");
     stage.fire(id, "submit", &user("alice")).expect_ok();
@@ -74,14 +82,14 @@ fn metadata_follows_job_from_creation_to_success() {
     stage.fail(&lease, "TIMEOUT").message("the page took too long").expect_ok();
     assert_eq!(timestamps(&stage), (created_at, Some(started_at), None));
     assert_eq!(stage.field(id, "lastError"), "the page took too long");
-    assert_eq!(stage.field(id, "errorType"), "RETRYABLE");
+    assert_eq!((stage.field(id, "errorCode"), stage.field(id, "errorType")), (json!("TIMEOUT"), json!("RETRYABLE")));
 
     stage.advance("1m");
     let lease = stage.lease(id, "w1");
     stage.commit(&lease, json!(null)).expect_ok();
     assert_eq!(timestamps(&stage), (created_at, Some(started_at), Some(stage.now())));
     assert_eq!(stage.field(id, "retryCount"), 1);
-    assert_eq!((stage.field(id, "lastError"), stage.field(id, "errorType")), (json!(null), json!(null)));
+    assert_no_error(&stage, id);
 }
 
 /// DOC-12
@@ -92,6 +100,7 @@ fn failed_job_has_error_and_finish_time() {
     stage.advance("1s");
     stage.fail(&lease, "CORRUPT_DATA").message("no trailer").expect_ok();
     assert_eq!(stage.field(lease.record, "lastError"), "no trailer");
+    assert_eq!(stage.field(lease.record, "errorCode"), "CORRUPT_DATA");
     assert_eq!(stage.field(lease.record, "errorType"), "TERMINAL");
     assert_eq!(stage.record(lease.record).finished_at, Some(stage.now()));
 }
@@ -105,6 +114,7 @@ fn metadata_in_create_is_rejected() {
         ("maxRetries", json!(3)),
         ("maxRetries", json!(9)),
         ("lastError", json!("none")),
+        ("errorCode", json!("TIMEOUT")),
         ("errorType", json!("TERMINAL")),
         ("state", json!("QUEUED")),
         ("jobId", json!("x")),

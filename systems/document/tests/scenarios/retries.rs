@@ -207,3 +207,16 @@ fn long_error_message_is_truncated() {
     stage.fail(&lease, "TIMEOUT").message(&"x".repeat(5_000)).expect_ok();
     assert_eq!(stage.field(id, "lastError"), "x".repeat(1_000));
 }
+
+/// DOC-12: on a retry and on the final failure.
+#[test]
+fn error_without_message_is_shown_by_its_code() {
+    for (code, state) in [("TIMEOUT", "RETRYING"), ("CORRUPT_DATA", "FAILED")] {
+        let mut stage = new_simulator();
+        let lease = create_running_job(&mut stage);
+        stage.fail(&lease, code).message("").expect_ok();
+        assert_eq!(stage.state(lease.record), state);
+        assert_eq!(stage.field(lease.record, "lastError"), code);
+        assert_eq!(stage.field(lease.record, "errorCode"), code);
+    }
+}
