@@ -111,7 +111,7 @@ async fn execute(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, En
             Ok(engine.put_lifecycles(&files).await?.revision().to_string())
         }
         ["key", name] => {
-            let (owner, roles, name) = ("ann".into(), vec!["producer".into()], name.into());
+            let (owner, roles, name) = ("ann".into(), vec!["operator".into()], name.into());
             let new_key = NewApiKey { owner, roles, lifecycles: Vec::new(), name, expires_at: None };
             Ok(engine.api_keys().create(&olga, new_key).await?.0.id.to_string())
         }

@@ -59,7 +59,7 @@ pub(super) async fn prepare_operation(kind: &str, lab: &LabEngine, number: usize
             return operation(format!("ask {}", json!({ "actor": ann, "key": key, "call": create })), true);
         }
         "revoke" => {
-            let (owner, roles, name) = ("ann".into(), vec!["producer".into()], "old".into());
+            let (owner, roles, name) = ("ann".into(), vec!["operator".into()], "old".into());
             let key = NewApiKey { owner, roles, lifecycles: Vec::new(), name, expires_at: None };
             let made = lab.engine.api_keys().create(&operator("olga"), key).await.expect("a key").0;
             return operation(format!("revoke {}", made.id), true);

@@ -69,6 +69,11 @@ pub enum EngineError {
     Forbidden(String),
     #[error("the API key cannot be created: {0}")]
     InvalidApiKey(String),
+    /// The first API key ends open access, so it must be one that can create others.
+    #[error(
+        "the first API key ends open access, so it must be an operator's; create that first: onceward key create --owner ops --role operator"
+    )]
+    OperatorKeyRequired,
     #[error("no API key has the given id; `onceward key list` prints all ids")]
     ApiKeyNotFound,
     #[error("the database has the maximum of {max_keys} live API keys; revoke unused ones")]
@@ -105,7 +110,7 @@ impl EngineError {
             | Self::BatchTooLarge { .. }
             | Self::NestingTooDeep { .. }
             | Self::InvalidApiKey(_) => 422,
-            Self::IdempotencyKeyInUse | Self::TooManyApiKeys { .. } => 409,
+            Self::IdempotencyKeyInUse | Self::OperatorKeyRequired | Self::TooManyApiKeys { .. } => 409,
             Self::Pruned { .. } => 410,
             Self::Overloaded { .. } | Self::TooManyConflicts | Self::Closed => 503,
             Self::Store(error) => error.status(),
@@ -141,6 +146,7 @@ impl EngineError {
             Self::Unauthorized => "unauthorized",
             Self::Forbidden(_) => "forbidden",
             Self::InvalidApiKey(_) => "invalid_api_key",
+            Self::OperatorKeyRequired => "operator_key_required",
             Self::ApiKeyNotFound => "api_key_not_found",
             Self::TooManyApiKeys { .. } => "too_many_api_keys",
             Self::ApiKeysInconsistent(_) => "api_keys_inconsistent",
@@ -176,6 +182,7 @@ impl EngineError {
             | Self::Unauthorized
             | Self::Forbidden(_)
             | Self::InvalidApiKey(_)
+            | Self::OperatorKeyRequired
             | Self::ApiKeyNotFound
             | Self::TooManyApiKeys { .. }
             | Self::ApiKeysInconsistent(_)

@@ -54,6 +54,14 @@ impl DatabaseUrl {
         self.open().await.with_context(|| self.to_string())
     }
 
+    /// Returns the URL for commands in messages; a PostgreSQL URL may contain a password.
+    pub(crate) fn without_password(&self) -> String {
+        match self {
+            Self::Sqlite(_) => self.to_string(),
+            Self::Postgres(_) => "postgres://…".to_owned(),
+        }
+    }
+
     /// Returns the folder beside an embedded database that holds its large payloads by default.
     pub(crate) fn default_object_folder(&self) -> Option<PathBuf> {
         match self {

@@ -25,6 +25,8 @@ use crate::{remote, shipped};
 
 /// Create, list and revoke API keys
 ///
+/// The first API key must have the role `operator`, because it ends open access.
+///
 /// With --db, the command works on the database directly. Use it to create the first operator's API key before a server listens on a
 /// public address. Stop the server that has a SQLite file open; servers on PostgreSQL may run. With --server, the command calls that server
 /// with an operator's API key. With neither, it uses onceward.db in the current folder if no server has it open, otherwise the server at
@@ -272,8 +274,13 @@ async fn run_in_database(database: &DatabaseUrl, operation: &KeyOperation) -> Ke
         }
         Err(EngineError::Store(error)) => Err(anyhow!("{database}: {error}")),
         Err(refused) => {
-            let error = json!({ "status": refused.status(), "code": refused.code(), "reason": refused.to_string() });
-            Ok(Err(KeyRefusal { reason: format!("{refused} [{}]", refused.code()), error }))
+            let mut reason = refused.to_string();
+            if matches!(refused, EngineError::OperatorKeyRequired) {
+                // The message ends with a command, which must work on the same database.
+                let _ = write!(reason, " --db {}", database.without_password());
+            }
+            let error = json!({ "status": refused.status(), "code": refused.code(), "reason": reason });
+            Ok(Err(KeyRefusal { reason: format!("{reason} [{}]", refused.code()), error }))
         }
     }
 }

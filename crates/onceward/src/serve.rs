@@ -204,13 +204,9 @@ impl ServeArgs {
         let address = self.listen;
         let advice = match &self.db {
             ServeDatabase::Persistent(database) => {
-                let database = match database {
-                    DatabaseUrl::Sqlite(_) => database.to_string(),
-                    // The URL may contain a password.
-                    DatabaseUrl::Postgres(_) => "postgres://…".to_owned(),
-                };
                 format!(
-                    "create an operator's API key first:\n  onceward key create --db {database} --owner ops --role operator"
+                    "create an operator's API key first:\n  onceward key create --db {} --owner ops --role operator",
+                    database.without_password()
                 )
             }
             ServeDatabase::Temporary => {

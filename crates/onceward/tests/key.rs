@@ -67,6 +67,33 @@ fn key_commands_work_on_database_without_server() {
     assert_eq!(verify.status.code(), Some(0), "{verify:?}");
 }
 
+/// The error ends with a command that creates the operator's key, for a database and for a server.
+#[test]
+fn first_key_without_operator_role_is_refused_with_command() {
+    let folder = create_test_folder("key-first");
+    let postgres = onceward_testkit::postgres::PostgresServer::shared().create_database();
+    let worker = ["key", "create", "--owner", "fleet", "--role", "worker"];
+    for (url, shown) in [("sqlite:new.db", "sqlite:new.db"), (&*postgres, "postgres://…")] {
+        let refused = run_onceward(&folder, &[&worker[..], &["--db", url]].concat());
+        let expected = format!("create that first: onceward key create --owner ops --role operator --db {shown} [");
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        assert!(utf8(&refused.stderr).contains(&expected), "{refused:?}");
+        let operator = ["key", "create", "--owner", "ops", "--role", "operator", "--db", url];
+        printed_key(&run_onceward(&folder, &operator));
+        printed_key(&run_onceward(&folder, &[&worker[..], &["--db", url]].concat()));
+    }
+    let server = start_server(&folder, &[], &[]);
+    let body = json!({ "owner": "fleet", "roles": ["worker"] });
+    let refused =
+        server.call("POST", "/v1/keys", &[("content-type", "application/json")], Some(body.to_string().as_bytes()));
+    refused.assert_problem(409, "operator_key_required");
+    assert_eq!(server.get("/v1/records").status, 200, "the server is still open");
+    let url = server.url();
+    let refused = run_onceward(&folder, &[&worker[..], &["--server", &url]].concat());
+    assert!(utf8(&refused.stderr).contains("onceward key create --owner ops --role operator"), "{refused:?}");
+    server.stop();
+}
+
 #[test]
 fn key_create_refuses_database_open_in_server() {
     let folder = create_test_folder("key-locked");

@@ -154,6 +154,7 @@ fn expired_key_ends_its_stream_and_long_poll() {
     with_sqlite_server(ServerConfig::default(), Vec::new(), async |server| {
         let now = server.engine.store().now().await.expect("time");
         let expires_at = now.checked_add(Length::from_millis(5_000));
+        server.create_api_key("ops", &["operator"], &[]).await;
         let new = NewApiKey { owner: "ann".into(), roles: vec!["worker".into()], expires_at, ..NewApiKey::default() };
         let (_, text) = server.engine.api_keys().create(&operator("ops"), new).await.expect("API key");
         let mut stream = StreamClient::open(&server, Some(&text.reveal()), "/v1/stream", None);

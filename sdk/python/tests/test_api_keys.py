@@ -14,6 +14,7 @@ class ApiKeyTest(unittest.TestCase):
     def test_each_api_key_allows_only_its_role(self) -> None:
         with ServerProcess() as server:
             server.kill()
+            server.create_api_key("ops", "operator")
             shop_key, rival_key = server.create_api_key("shop", "producer"), server.create_api_key("rival", "producer")
             worker_key = server.create_api_key("hand", "worker")
             server.start()

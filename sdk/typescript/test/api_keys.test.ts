@@ -11,6 +11,7 @@ it("each API key allows only its role", async () => {
   const server = await ServerProcess.launch();
   try {
     await server.kill();
+    await server.createApiKey("ops", "operator");
     const [shopKey, rivalKey] = [await server.createApiKey("shop", "producer"), await server.createApiKey("rival", "producer")];
     const workerKey = await server.createApiKey("hand", "worker");
     await server.start();

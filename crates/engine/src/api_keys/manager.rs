@@ -170,12 +170,16 @@ impl<'a, S: Store> ApiKeys<'a, S> {
         Ok(self.store.api_keys().await?.keys)
     }
 
-    /// Creates a key. Its text is not stored: if the holder loses it, it cannot be recovered.
+    /// Creates a key. Its text is not stored: if the holder loses it, it cannot be recovered. The first key must have
+    /// the role `operator`: it ends open access, and without an operator no caller could create another key.
     pub async fn create(&self, actor: &Actor, new_key: NewApiKey) -> Result<(ApiKey, PlainApiKey), EngineError> {
         require_operator(actor)?;
         let new_key = new_key.validated(self.store.now().await?, &self.lifecycle_roles().await?)?;
         let text = PlainApiKey::generate()?;
         let create_edit = |key_set: ApiKeySet, now: Time| {
+            if key_set.revision == 0 && !new_key.roles.iter().any(|role| **role == *"operator") {
+                return Err(EngineError::OperatorKeyRequired);
+            }
             let key = ApiKey {
                 id: Arc::clone(text.id()),
                 hash: text.hash(),

@@ -29,7 +29,7 @@ fn api_key_authenticates_as_its_owner_until_expiry() {
         assert!(!keys.is_auth_required().await.unwrap());
         let ends = start_time().checked_add(Duration::from_secs(100)).unwrap();
         let (first, text) =
-            keys.create(&operator_actor(), new_key("ann", &["producer", "viewer", "producer"])).await.unwrap();
+            keys.create(&operator_actor(), new_key("ann", &["producer", "operator", "producer"])).await.unwrap();
         let (_, other) = keys
             .create(&operator_actor(), NewApiKey { expires_at: Some(ends), ..new_key("bob", &["worker"]) })
             .await
@@ -38,7 +38,7 @@ fn api_key_authenticates_as_its_owner_until_expiry() {
         let identity = keys.authenticate(&text.reveal()).await.unwrap();
         assert_eq!(
             (identity.actor, identity.api_key_id.as_ref()),
-            (Actor::new("ann", &["producer", "viewer"]), Some(&first.id))
+            (Actor::new("ann", &["operator", "producer"]), Some(&first.id))
         );
         assert_eq!(keys.authenticate(&other.reveal()).await.unwrap().actor, worker("bob"));
         let mut wrong = text.reveal();
@@ -55,12 +55,30 @@ fn api_key_authenticates_as_its_owner_until_expiry() {
     });
 }
 
+/// The first key ends open access, and only an operator's can create the next.
+#[test]
+fn first_key_without_operator_role_is_refused() {
+    on_each_store(EngineConfig::default(), async |engine, _| {
+        let keys = engine.api_keys();
+        for roles in [&["worker"][..], &["producer", "viewer"], &["metrics"]] {
+            let refused = keys.create(&operator_actor(), new_key("ann", roles)).await;
+            assert_eq!(status_and_code(refused), (409, "operator_key_required".to_owned()));
+        }
+        assert!(!keys.is_auth_required().await.unwrap(), "a refused key leaves the server open");
+        let (first, _) = keys.create(&operator_actor(), new_key("ops", &["operator", "worker"])).await.unwrap();
+        keys.create(&operator_actor(), new_key("ann", &["worker"])).await.unwrap();
+        // Once keys are required, a program with access to the database may do without an operator.
+        keys.revoke(&operator_actor(), &first.id).await.unwrap();
+        keys.create(&operator_actor(), new_key("bob", &["worker"])).await.unwrap();
+    });
+}
+
 /// Authentication stays required when no key is left.
 #[test]
 fn revoked_key_is_rejected_immediately() {
     on_each_store(EngineConfig::default(), async |engine, clock| {
         let keys = engine.api_keys();
-        let (key, text) = keys.create(&operator_actor(), new_key("ann", &["producer"])).await.unwrap();
+        let (key, text) = keys.create(&operator_actor(), new_key("ann", &["operator"])).await.unwrap();
         keys.authenticate(&text.reveal()).await.unwrap();
         clock.set(start_time().checked_add(Duration::from_secs(5)).unwrap());
         let revoked = keys.revoke(&operator_actor(), &key.id).await.unwrap();
@@ -139,6 +157,7 @@ fn restricted_key_leases_only_from_its_lifecycles() {
     on_each_store(EngineConfig::default(), async |engine, _| {
         let keys = engine.api_keys();
         let narrow = NewApiKey { lifecycles: vec![JOB_LIFECYCLE.into()], ..new_key("bob", &["worker"]) };
+        keys.create(&operator_actor(), new_key("ops", &["operator"])).await.unwrap();
         let mut identities = Vec::new();
         for new in [narrow, new_key("bob", &["worker"]), new_key("ann", &["producer"]), new_key("eve", &["viewer"])] {
             let (_, text) = keys.create(&operator_actor(), new).await.unwrap();
@@ -207,7 +226,7 @@ fn key_changes_are_logged_without_secret_for_operators() {
     on_each_store(config_without_polling(), async |engine, _| {
         let mut stream = engine.stream(&operator_actor(), 0);
         let next = tokio::spawn(async move { stream.next().await });
-        let (key, text) = engine.api_keys().create(&operator("olga"), new_key("ann", &["producer"])).await.unwrap();
+        let (key, text) = engine.api_keys().create(&operator("olga"), new_key("ann", &["operator"])).await.unwrap();
         let entry = next.await.unwrap().unwrap().unwrap();
         let change = entry.body().unwrap().api_key_change.unwrap().into_owned();
         assert_eq!((&*change.actor.id, &change.created.as_ref().unwrap().id), ("olga", &key.id));

@@ -15,7 +15,7 @@ async fn revoked_key_is_rejected_by_other_engines() {
     let engines = open_engines(2, &url, &Clock::manual(start_time()), &EngineConfig::default()).await;
     let (here, there) = (engines[0].api_keys(), engines[1].api_keys());
     assert!(!there.is_auth_required().await.unwrap());
-    let new_key = NewApiKey { owner: "ann".into(), roles: vec!["producer".into()], ..NewApiKey::default() };
+    let new_key = NewApiKey { owner: "ann".into(), roles: vec!["operator".into()], ..NewApiKey::default() };
     let (key, text) = here.create(&operator_actor(), new_key.clone()).await.unwrap();
     let wait_until_live = |live: bool| {
         let (there, text) = (&there, text.reveal());
