@@ -10,6 +10,7 @@ use onceward_store::{BackupError, BackupReport, backup_database};
 use serde_json::{Value, json};
 
 use crate::database::DatabaseUrl;
+use crate::database_args::DatabaseArg;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 use crate::progress_bar::ProgressBar;
 
@@ -30,9 +31,8 @@ pub(crate) struct BackupArgs {
     /// File to create; it must not exist
     #[arg(value_name = "FILE")]
     to: PathBuf,
-    /// Database: sqlite:PATH
-    #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
-    db: DatabaseUrl,
+    #[command(flatten)]
+    db: DatabaseArg<DatabaseUrl>,
     /// Print the result as JSON; see docs/backup.md
     #[arg(long)]
     json: bool,
@@ -40,7 +40,7 @@ pub(crate) struct BackupArgs {
 
 impl BackupArgs {
     pub(crate) fn run(&self) -> Result<CommandStatus> {
-        let DatabaseUrl::Sqlite(path) = &self.db else {
+        let DatabaseUrl::Sqlite(path) = &*self.db else {
             bail!(
                 "`onceward backup` copies SQLite files only; for PostgreSQL use `pg_dump --schema=onceward` or a base backup, see docs/backup.md"
             );

@@ -7,6 +7,7 @@ mod backup;
 mod check;
 mod clock;
 mod database;
+mod database_args;
 mod doctor;
 mod draw;
 mod files;

@@ -8,6 +8,7 @@ use onceward_store::{PostgresStore, SchemaStatus, SqliteStore, StoreError};
 use serde_json::json;
 
 use crate::database::DatabaseUrl;
+use crate::database_args::DatabaseArg;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 
 /// Migrate a database to the schema of this program
@@ -22,9 +23,8 @@ use crate::output::{CommandStatus, print_stderr, print_stdout};
 #[command(after_help = "Examples:\n  onceward migrate --dry-run --db postgres://onceward@db/app\n  \
                         onceward migrate --db postgres://onceward@db/app")]
 pub(crate) struct MigrateArgs {
-    /// Database: sqlite:PATH or postgres://…
-    #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
-    db: DatabaseUrl,
+    #[command(flatten)]
+    db: DatabaseArg<DatabaseUrl>,
     /// Only list the pending migrations
     #[arg(long)]
     dry_run: bool,
@@ -48,7 +48,7 @@ impl MigrateArgs {
     }
 
     fn migrate_or_inspect(&self) -> Result<SchemaStatus, StoreError> {
-        match &self.db {
+        match &*self.db {
             DatabaseUrl::Sqlite(path) if self.dry_run => SqliteStore::schema(path),
             DatabaseUrl::Sqlite(path) => SqliteStore::migrate(path),
             DatabaseUrl::Postgres(url) => {

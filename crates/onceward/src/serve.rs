@@ -23,6 +23,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::database::DatabaseUrl;
+use crate::database_args::{DatabaseArg, DatabaseKind};
 use crate::logging::{self, LogFormat};
 use crate::object_storage::ObjectStorageArgs;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
@@ -58,9 +59,8 @@ const MAX_RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
     after_help = "Examples:\n  onceward serve\n  onceward serve --keep 90d --keep shop.order=forever\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080 --objects s3://payloads/app"
 )]
 pub(crate) struct ServeArgs {
-    /// Database: sqlite:PATH, postgres://…, or `sqlite::memory:` for a temporary one
-    #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
-    db: ServeDatabase,
+    #[command(flatten)]
+    db: DatabaseArg<ServeDatabase>,
     /// Name of this server, unique among the servers on one PostgreSQL database. After a restart under the same name, the server ends the leases
     /// of its earlier deliveries and in-process workers at once, so that their jobs can be leased again
     #[arg(long, env = "ONCEWARD_NAME", value_name = "NAME", value_parser = parse_server_name)]
@@ -137,6 +137,11 @@ impl FromStr for ServeDatabase {
     }
 }
 
+impl DatabaseKind for ServeDatabase {
+    const HELP: &'static str =
+        "Database: sqlite:PATH, postgres://…, or `sqlite::memory:` for a temporary one [default: sqlite:onceward.db]";
+}
+
 impl fmt::Display for ServeDatabase {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -173,7 +178,7 @@ impl ServeArgs {
 
     fn runtime(&self) -> std::io::Result<Runtime> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let is_sqlite = !matches!(self.db, ServeDatabase::Persistent(DatabaseUrl::Postgres(_)));
+        let is_sqlite = !matches!(*self.db, ServeDatabase::Persistent(DatabaseUrl::Postgres(_)));
         // Tokio itself reads this variable, which takes precedence.
         if is_sqlite && std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
             builder.worker_threads(SqliteStore::runtime_threads());
@@ -192,7 +197,7 @@ impl ServeArgs {
     }
 
     fn is_new_database(&self) -> bool {
-        match &self.db {
+        match &*self.db {
             ServeDatabase::Persistent(DatabaseUrl::Sqlite(path)) => !path.exists(),
             ServeDatabase::Persistent(DatabaseUrl::Postgres(_)) => false,
             ServeDatabase::Temporary => true,
@@ -202,7 +207,7 @@ impl ServeArgs {
     /// Explains why a server without API keys refuses a public address, and how to create a key.
     fn missing_keys_message(&self) -> String {
         let address = self.listen;
-        let advice = match &self.db {
+        let advice = match &*self.db {
             ServeDatabase::Persistent(database) => {
                 format!(
                     "create an operator's API key first:\n  onceward key create --db {} --owner ops --role operator",
@@ -331,7 +336,7 @@ impl ServeArgs {
 
     async fn open_store(&self) -> Result<(AnyStore, Option<TempStorage>)> {
         let name = || self.db.to_string();
-        match &self.db {
+        match &*self.db {
             ServeDatabase::Persistent(DatabaseUrl::Sqlite(path)) => {
                 let store = SqliteStore::open(path, Clock::machine()).with_context(name)?;
                 Ok((AnyStore::Sqlite(store), None))
@@ -354,7 +359,7 @@ impl ServeArgs {
 
     /// Returns each system that cannot run with this configuration, and what it lacks.
     fn unavailable_systems(&self) -> Vec<(&'static str, &'static str)> {
-        match (&self.db, self.objects.has_url()) {
+        match (&*self.db, self.objects.has_url()) {
             (ServeDatabase::Persistent(DatabaseUrl::Postgres(_)), false) => {
                 vec![("image", "there is no object storage for images; set --objects")]
             }
@@ -364,7 +369,7 @@ impl ServeArgs {
 
     /// Returns the folder for large payloads that is used without `--objects`.
     fn default_object_folder(&self, temp_storage: Option<&TempStorage>) -> Option<PathBuf> {
-        match (&self.db, temp_storage) {
+        match (&*self.db, temp_storage) {
             (ServeDatabase::Persistent(database), _) => database.default_object_folder(),
             (ServeDatabase::Temporary, temp_storage) => temp_storage.map(|temp| temp.0.join("onceward.db.objects")),
         }

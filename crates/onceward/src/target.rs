@@ -8,6 +8,7 @@ use onceward_store::SqliteScanner;
 use onceward_worker::{Client, ClientError};
 
 use crate::database::DatabaseUrl;
+use crate::database_args::OptionalDatabaseArg;
 use crate::output::{CommandStatus, print_stderr};
 use crate::remote::{self, DEFAULT_SERVER_URL, ServerArgs};
 
@@ -17,10 +18,8 @@ const DEFAULT_DATABASE_FILE: &str = "onceward.db";
 /// Arguments that select the server or the database of a command.
 #[derive(Args)]
 pub(crate) struct TargetArgs {
-    /// Work on this database directly, without a server: sqlite:PATH (no server may have it open) or postgres://…
-    /// [default: onceward.db if it exists and no server has it open]
-    #[arg(long, value_name = "URL")]
-    db: Option<DatabaseUrl>,
+    #[command(flatten)]
+    db: OptionalDatabaseArg,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -31,10 +30,12 @@ pub(crate) enum Target {
 }
 
 impl TargetArgs {
-    /// Returns the target named by a flag; `--db` wins, because `ONCEWARD_URL` counts as `--server`. Without a flag,
-    /// returns the default file, or the default server if the file is missing or a server has it open.
+    /// Returns the database that a flag names, else the server of `--server` or `ONCEWARD_URL`, else the database of
+    /// `ONCEWARD_DB`. Without any of them, returns the default file, or the default server if the file is missing or a
+    /// server has it open.
     pub(crate) fn resolve(&self) -> Target {
-        if let Some(database) = &self.db {
+        let by_variable = self.db.by_variable.as_ref().filter(|_| !self.server.is_server_named());
+        if let Some(database) = self.db.by_flag.as_ref().or(by_variable) {
             return Target::Database(database.clone());
         }
         let file = Path::new(DEFAULT_DATABASE_FILE);

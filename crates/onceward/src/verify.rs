@@ -12,6 +12,7 @@ use onceward_system_image::verify_images;
 use serde_json::{Value, json};
 
 use crate::database::DatabaseUrl;
+use crate::database_args::DatabaseArg;
 use crate::object_storage::ObjectStorageArgs;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 use crate::progress_bar::ProgressBar;
@@ -27,9 +28,8 @@ use crate::progress_bar::ProgressBar;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  onceward verify\n  onceward verify --db sqlite:backup.db --json")]
 pub(crate) struct VerifyArgs {
-    /// Database: sqlite:PATH or postgres://…
-    #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
-    db: DatabaseUrl,
+    #[command(flatten)]
+    db: DatabaseArg<DatabaseUrl>,
     #[command(flatten)]
     objects: ObjectStorageArgs,
     /// Also read large payloads and images and compare their hashes. Default: only check that they exist
@@ -67,7 +67,7 @@ impl VerifyArgs {
     fn verify_database(&self, progress: &mut VerifyProgress) -> Result<VerifyReport, StoreError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        match &self.db {
+        match &*self.db {
             DatabaseUrl::Sqlite(path) => runtime.block_on(self.verify_view(&SqliteScanner::open(path)?, progress)),
             DatabaseUrl::Postgres(url) => {
                 runtime.block_on(async { self.verify_view(&PostgresScanner::open(url).await?, progress).await })

@@ -12,6 +12,7 @@ use onceward_store::scan::Scan;
 use onceward_store::{Clock, DatabaseStatus, PostgresScanner, SqliteScanner, StoreError};
 
 use crate::database::DatabaseUrl;
+use crate::database_args::DatabaseArg;
 use crate::object_storage::ObjectStorageArgs;
 use crate::output::{CommandStatus, print_stdout};
 use findings::HealthFinding;
@@ -25,9 +26,8 @@ use findings::HealthFinding;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  onceward doctor\n  onceward doctor --db postgres://onceward@db/app --json")]
 pub(crate) struct DoctorArgs {
-    /// Database: sqlite:PATH or postgres://…
-    #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
-    db: DatabaseUrl,
+    #[command(flatten)]
+    db: DatabaseArg<DatabaseUrl>,
     #[command(flatten)]
     objects: ObjectStorageArgs,
     /// Print the report as JSON; see docs/doctor.md
@@ -76,7 +76,7 @@ impl DoctorArgs {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let clock = Clock::machine();
-        match &self.db {
+        match &*self.db {
             DatabaseUrl::Sqlite(path) => {
                 let view = SqliteScanner::open(path)?;
                 let status = runtime.block_on(view.status(clock.now()))?;

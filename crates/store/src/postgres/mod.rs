@@ -23,6 +23,7 @@ mod load;
 mod lock_plan;
 mod migrate;
 mod notify;
+mod password;
 mod pipeline;
 mod pool;
 mod prune;

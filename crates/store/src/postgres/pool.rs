@@ -8,6 +8,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
 use super::client::{self, PooledClient};
+use super::password;
 use super::tls::{PostgresTls, UrlOptions};
 use crate::error::StoreError;
 
@@ -41,6 +42,11 @@ pub(super) fn parse_url(url: &str) -> Result<(Config, PostgresTls, Option<Durati
     let url_options = UrlOptions::parse(url)?;
     let bad = |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("invalid database URL: {error}"));
     let mut config: Config = url_options.url.parse().map_err(|error: tokio_postgres::Error| bad(&error))?;
+    if config.get_password().is_none()
+        && let Some(password) = password::find(&config, url_options.passfile.as_deref())?
+    {
+        config.password(password);
+    }
     let options = format!("{SESSION_OPTIONS} {} {DURABLE_COMMIT_OPTION}", config.get_options().unwrap_or_default());
     config.options(options);
     if config.get_application_name().is_none() {

@@ -28,6 +28,8 @@ pub(super) struct UrlOptions {
     root_certificates: Option<String>,
     /// Time limit for answers; zero means none.
     pub(super) answer_timeout: Option<Duration>,
+    /// File with the password; see [`password`](super::password).
+    pub(super) passfile: Option<String>,
 }
 
 impl UrlOptions {
@@ -36,12 +38,12 @@ impl UrlOptions {
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
         let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
         let Some((location, options)) = url.split_once('?').filter(|_| is_url) else {
-            return Ok(Self { url: url.to_owned(), root_certificates: None, answer_timeout: None });
+            return Ok(Self { url: url.to_owned(), root_certificates: None, answer_timeout: None, passfile: None });
         };
         let bad = |why: &str| StoreError::Unavailable(format!("invalid database URL: {why}"));
         let (mut driver_options, mut root_certificates, mut is_verified, mut is_encrypted) =
             (Vec::new(), None, false, false);
-        let mut answer_timeout = None;
+        let (mut answer_timeout, mut passfile) = (None, None);
         for option in options.split('&') {
             match option.split_once('=') {
                 Some(("sslmode", "verify-full")) => {
@@ -54,6 +56,9 @@ impl UrlOptions {
                 Some(("sslrootcert", path)) => {
                     root_certificates =
                         Some(percent_decode(path).ok_or_else(|| bad("sslrootcert is not percent-encoded UTF-8"))?);
+                }
+                Some(("passfile", path)) => {
+                    passfile = Some(percent_decode(path).ok_or_else(|| bad("passfile is not percent-encoded UTF-8"))?);
                 }
                 Some(("answer_timeout", seconds)) => {
                     let seconds = seconds.parse().map_err(|_| bad("answer_timeout must be a number of seconds"))?;
@@ -77,7 +82,7 @@ impl UrlOptions {
         } else {
             format!("{location}?{}", driver_options.join("&"))
         };
-        Ok(Self { url, root_certificates, answer_timeout })
+        Ok(Self { url, root_certificates, answer_timeout, passfile })
     }
 
     pub(super) fn tls(&self) -> Result<PostgresTls, StoreError> {
@@ -275,9 +280,14 @@ mod tests {
     #[test]
     fn missing_or_empty_root_certificates_are_refused() {
         let tls = |path: &str| {
-            UrlOptions { url: String::new(), root_certificates: Some(path.to_owned()), answer_timeout: None }
-                .tls()
-                .map(drop)
+            UrlOptions {
+                url: String::new(),
+                root_certificates: Some(path.to_owned()),
+                answer_timeout: None,
+                passfile: None,
+            }
+            .tls()
+            .map(drop)
         };
         tls("system").expect("the bundled roots are valid");
         assert!(matches!(tls("/nowhere/ca.pem"), Err(StoreError::Unavailable(why)) if why.contains("/nowhere/ca.pem")));
