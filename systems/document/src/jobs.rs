@@ -71,8 +71,9 @@ async fn submit(
 
 /// Cancel a job
 ///
-/// A waiting job fails at once with the error `cancelled`. A running job is asked to stop: it keeps running until its
-/// worker receives the request, and succeeds if the worker commits first. If the job has ended, the answer is 409.
+/// The job fails at once with the error `cancelled`. If it runs, its execution is aborted: the worker is told to stop at
+/// its next heartbeat, and a later commit is refused. What the worker has done outside Onceward is not undone. If the job
+/// has succeeded, the answer is 409 `already_committed`; if it has failed, 409 `wrong_state`.
 #[utoipa::path(
     post, path = "/document/jobs/{id}/cancel", operation_id = "cancel_document_job", tag = "document",
     params(
@@ -81,7 +82,7 @@ async fn submit(
     ),
     request_body = EmptyBody,
     responses(
-        (status = 200, description = "Cancelled, or asked to stop", body = DocumentJobJson),
+        (status = 200, description = "Cancelled", body = DocumentJobJson),
         (status = 409, description = "Refused", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]

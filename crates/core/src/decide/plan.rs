@@ -213,13 +213,18 @@ pub(super) fn apply_refusal_clauses(
         if applies(&clause.condition, env)? {
             // The reply does not reveal what a check found: a blocked prompt learns that it is blocked, not why
             // (IMG-15).
-            let reason = if referenced_checks(&clause.condition.expr).is_empty() {
+            let explains = &*clause.condition.text != "true" && referenced_checks(&clause.condition.expr).is_empty();
+            let reason = if explains {
                 format!("refused because {}", clause.condition.text)
             } else {
                 clause.code.replace('_', " ")
             };
             let mut refusal = record_refusal(env.record, event, clause.status, &clause.code, reason);
             refusal.audit.clone_from(&clause.audit);
+            // As the engine's own refusals with this code, it names the effect.
+            if *clause.code == *"already_committed" {
+                refusal.committed_token = env.record.committed_token;
+            }
             return Err(Halt::Refuse(refusal));
         }
     }

@@ -76,7 +76,7 @@ fn failed_job_shows_message_or_code_and_class() {
 
 /// DOC-8, DOC-16: an ended job stays unchanged, and the refusal names its state and the event.
 #[test]
-fn cancel_stops_waiting_and_running_jobs_only() {
+fn cancel_ends_waiting_and_running_jobs_only() {
     for db in ALL_DATABASES {
         let server = DocumentServer::open(db);
         let cancel = |id: &str| server.post(&server.alice, &format!("/document/jobs/{id}/cancel"), &json!({}));
@@ -88,14 +88,18 @@ fn cancel_stops_waiting_and_running_jobs_only() {
         assert_eq!((&over.json()["state"], &over.json()["event"]), (&json!("FAILED"), &json!("cancel")));
         let running = server.submit_document("runs", b"a document");
         let leased = server.lease_job();
-        assert_eq!(cancel(&running).json()["state"], "RUNNING");
-        assert_eq!(server.report(&leased, "heartbeat", json!({})).json()["stop"], true);
-        assert_eq!(server.report(&leased, "yield", json!({})).status, 200);
-        assert_eq!(server.job(&running)["lastError"], "cancelled");
+        let shown = cancel(&running).json();
+        assert_eq!((&shown["state"], &shown["errorCode"]), (&json!("FAILED"), &json!("CANCELLED")));
+        for kind in ["heartbeat", "commit", "yield"] {
+            server.report(&leased, kind, json!({})).assert_problem(409, "lease_lost");
+        }
+        assert_eq!(server.job(&running), shown);
         let won = server.submit_document("wins", b"a document");
         let leased = server.lease_job();
-        assert_eq!(cancel(&won).json()["state"], "RUNNING");
         assert_eq!(server.report(&leased, "commit", json!({ "result": "won", "finish": true })).status, 200);
+        let late = cancel(&won);
+        late.assert_problem(409, "already_committed");
+        assert_eq!(late.json()["effect"]["execution"], leased["id"], "{}", late.text());
         assert_eq!(server.job(&won)["state"], "SUCCEEDED");
         server
             .post(&server.alice, &format!("/document/jobs/{won}/cancel"), &json!({ "why": 1 }))

@@ -1,5 +1,6 @@
 //! DOC-7 and DOC-16: cancel and exhaust.
 
+use onceward_core::record::ExecutionStatus;
 use onceward_testkit::{Simulator, operator, user};
 use serde_json::json;
 
@@ -41,86 +42,51 @@ fn only_owner_or_operator_may_cancel() {
     let lease = create_running_job(&mut stage);
     stage.fire(lease.record, "cancel", &user("mallory")).expect_not_found();
     stage.fire(lease.record, "cancel", &lease.worker).token(lease.token).expect_not_allowed();
-    assert_eq!(stage.field(lease.record, "cancelRequested"), false);
+    assert_eq!(stage.state(lease.record), "RUNNING");
 }
 
-/// DOC-16
+/// DOC-16: after the commit the effect stands, also while the execution is still open.
 #[test]
 fn cancel_of_final_job_is_refused() {
     let mut stage = new_simulator();
-    let (succeeded, failed) = (create_running_job(&mut stage), create_running_job(&mut stage));
-    stage.commit(&succeeded, json!(null)).expect_ok();
-    stage.fail(&failed, "CORRUPT_DATA").expect_ok();
-    stage.fire(succeeded.record, "cancel", &user("alice")).expect_wrong_state("SUCCEEDED", "cancel");
-    stage.fire(failed.record, "cancel", &operator("olga")).expect_wrong_state("FAILED", "cancel");
-    assert_eq!(stage.field(failed.record, "lastError"), "it failed: CORRUPT_DATA");
-}
-
-/// DOC-16: the job stays running, and a second cancel changes nothing.
-#[test]
-fn cancel_of_running_job_sets_stop_in_heartbeat() {
-    let mut stage = new_simulator();
-    let lease = create_running_job(&mut stage);
-    assert!(!stage.heartbeat(&lease).expect_changes().stop_requested);
-    stage.fire(lease.record, "cancel", &user("alice")).expect_ok();
-    assert_eq!(stage.state(lease.record), "RUNNING");
-    stage.fire(lease.record, "cancel", &operator("olga")).expect_unchanged();
-    assert!(stage.heartbeat(&lease).expect_changes().stop_requested);
-    stage.yield_job(&lease).expect_ok();
-    assert_cancelled(&stage, lease.record);
-}
-
-/// DOC-16
-#[test]
-fn cancelled_running_job_fails_when_lease_expires() {
-    let mut stage = new_simulator();
-    let lease = create_running_job(&mut stage);
-    stage.advance("10s");
-    stage.fire(lease.record, "cancel", &user("alice")).expect_ok();
-    stage.advance("19s");
-    assert_eq!(stage.state(lease.record), "RUNNING");
-    stage.advance("1s");
-    assert_cancelled(&stage, lease.record);
-    assert_eq!(stage.field(lease.record, "retryCount"), 0);
-}
-
-/// DOC-16
-#[test]
-fn commit_after_cancel_succeeds() {
-    let mut stage = new_simulator();
-    let lease = create_running_job(&mut stage);
-    stage.fire(lease.record, "cancel", &user("alice")).expect_ok();
-    stage.commit(&lease, json!(null)).expect_ok();
-    assert_eq!(stage.state(lease.record), "SUCCEEDED");
-    assert_eq!(
-        (stage.field(lease.record, "lastError"), stage.field(lease.record, "errorType")),
-        (json!(null), json!(null))
-    );
-}
-
-/// DOC-16: a terminal failure is reported unchanged.
-#[test]
-fn retryable_failure_after_cancel_is_not_retried() {
-    let mut stage = new_simulator();
-    let (transient, broken) = (create_running_job(&mut stage), create_running_job(&mut stage));
-    for lease in [&transient, &broken] {
-        stage.fire(lease.record, "cancel", &user("alice")).expect_ok();
+    let leases: Vec<_> = (0..3).map(|_| create_running_job(&mut stage)).collect();
+    stage.commit(&leases[0], json!({ "pages": 2 })).expect_ok();
+    stage.commit_only(&leases[1], json!({ "pages": 2 })).expect_ok();
+    for lease in &leases[..2] {
+        for caller in [user("alice"), operator("olga")] {
+            stage.fire(lease.record, "cancel", &caller).expect_already_committed(lease);
+        }
+        assert_eq!(stage.state(lease.record), "SUCCEEDED");
+        assert_eq!(stage.effects(lease.record)[0].result, json!({ "pages": 2 }));
     }
-    stage.fail(&transient, "TIMEOUT").expect_ok();
-    assert_cancelled(&stage, transient.record);
-    stage.fail(&broken, "CORRUPT_DATA").expect_ok();
-    assert_eq!(stage.state(broken.record), "FAILED");
-    assert_eq!(stage.field(broken.record, "lastError"), "it failed: CORRUPT_DATA");
+    stage.fail(&leases[2], "CORRUPT_DATA").expect_ok();
+    stage.fire(leases[2].record, "cancel", &operator("olga")).expect_wrong_state("FAILED", "cancel");
+    assert_eq!(stage.field(leases[2].record, "lastError"), "it failed: CORRUPT_DATA");
 }
 
-/// DOC-16
+/// DOC-16: by its owner or an operator, on the first and on the last attempt. The execution is aborted, its token is
+/// stale, and no later report changes the job.
 #[test]
-fn cancel_on_last_attempt_is_reported_as_cancelled() {
-    let mut stage = new_simulator();
-    let lease = create_job_on_last_attempt(&mut stage);
-    stage.fire(lease.record, "cancel", &user("alice")).expect_ok();
-    stage.yield_job(&lease).expect_ok();
-    assert_cancelled(&stage, lease.record);
+fn running_job_is_cancelled_at_once_and_its_token_is_stale() {
+    for caller in [user("alice"), operator("olga")] {
+        for fixture in [create_running_job, create_job_on_last_attempt] {
+            let mut stage = new_simulator();
+            let lease = fixture(&mut stage);
+            let retries = stage.field(lease.record, "retryCount");
+            stage.fire(lease.record, "cancel", &caller).expect_ok();
+            assert_cancelled(&stage, lease.record);
+            assert_eq!(stage.record(lease.record).finished_at, Some(stage.now()));
+            assert_eq!(stage.execution(&lease).status, ExecutionStatus::Aborted);
+            stage.heartbeat(&lease).expect_lease_lost();
+            stage.commit(&lease, json!(null)).expect_lease_lost();
+            stage.fail(&lease, "TIMEOUT").expect_lease_lost();
+            stage.yield_job(&lease).expect_lease_lost();
+            stage.advance("1h");
+            assert_cancelled(&stage, lease.record);
+            assert_eq!(stage.field(lease.record, "retryCount"), retries, "a cancel is not retried");
+            assert!(stage.effects(lease.record).is_empty());
+        }
+    }
 }
 
 /// DOC-7

@@ -1,7 +1,6 @@
 //! Transition matrix: every event in every state by every caller.
 
 use onceward_testkit::matrix::{AllowedTransition, LifecycleMatrix};
-use onceward_testkit::user;
 use serde_json::{Map, json};
 
 use super::{create_job, create_job_on_last_attempt, create_queued_job, create_retrying_job, create_running_job};
@@ -16,7 +15,7 @@ const ALLOWED_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("QUEUED", "cancel", "owner, operator", "FAILED"),
     ("RUNNING", "start", "worker", "RUNNING"),
     ("RUNNING", "heartbeat", "worker", "RUNNING"),
-    ("RUNNING: retries left", "cancel", "owner, operator", "RUNNING"),
+    ("RUNNING: retries left", "cancel", "owner, operator", "FAILED"),
     ("RUNNING: retries left", "commit", "worker", "SUCCEEDED"),
     ("RUNNING: retries left", "commit and finish", "worker", "SUCCEEDED"),
     ("RUNNING: retries left", "fail TIMEOUT", "worker", "RETRYING"),
@@ -25,7 +24,7 @@ const ALLOWED_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("RUNNING: retries left", "yield", "worker", "RETRYING"),
     ("RUNNING: retries left", "lost", "engine", "RETRYING"),
     ("RUNNING: retries left", "time", "engine", "RETRYING"),
-    ("RUNNING: no retries left", "cancel", "owner, operator", "RUNNING"),
+    ("RUNNING: no retries left", "cancel", "owner, operator", "FAILED"),
     ("RUNNING: no retries left", "commit", "worker", "SUCCEEDED"),
     ("RUNNING: no retries left", "commit and finish", "worker", "SUCCEEDED"),
     ("RUNNING: no retries left", "fail TIMEOUT", "worker", "FAILED"),
@@ -34,14 +33,6 @@ const ALLOWED_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("RUNNING: no retries left", "yield", "worker", "FAILED"),
     ("RUNNING: no retries left", "lost", "engine", "FAILED"),
     ("RUNNING: no retries left", "time", "engine", "FAILED"),
-    ("RUNNING: asked to stop", "commit", "worker", "SUCCEEDED"),
-    ("RUNNING: asked to stop", "commit and finish", "worker", "SUCCEEDED"),
-    ("RUNNING: asked to stop", "fail TIMEOUT", "worker", "FAILED"),
-    ("RUNNING: asked to stop", "fail CORRUPT_DATA", "worker", "FAILED"),
-    ("RUNNING: asked to stop", "fail UNHEARD_OF", "worker", "FAILED"),
-    ("RUNNING: asked to stop", "yield", "worker", "FAILED"),
-    ("RUNNING: asked to stop", "lost", "engine", "FAILED"),
-    ("RUNNING: asked to stop", "time", "engine", "FAILED"),
     ("RETRYING", "cancel", "owner, operator", "FAILED"),
     ("RETRYING", "time", "engine", "QUEUED"),
     // The job's state does not change: its execution is still open after the commit.
@@ -62,11 +53,6 @@ fn only_allowed_transitions_happen() {
         .with_scene("QUEUED", create_queued_job)
         .with_scene("RUNNING: retries left", create_running_job)
         .with_scene("RUNNING: no retries left", create_job_on_last_attempt)
-        .with_scene("RUNNING: asked to stop", |stage| {
-            let lease = create_running_job(stage);
-            stage.fire(lease.record, "cancel", &user("alice")).expect_ok();
-            lease
-        })
         .with_scene("RETRYING", |stage| create_retrying_job(stage, 1))
         .with_scene("SUCCEEDED", |stage| {
             let lease = create_running_job(stage);

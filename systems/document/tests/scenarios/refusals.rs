@@ -16,7 +16,6 @@ fn event_on_final_job_is_refused_with_state_and_event() {
     for (lease, state) in [(&succeeded, "SUCCEEDED"), (&failed, "FAILED")] {
         let id = lease.record;
         stage.fire(id, "submit", &user("alice")).expect_wrong_state(state, "submit");
-        stage.fire(id, "cancel", &user("alice")).expect_wrong_state(state, "cancel");
         stage.fire(id, "exhaust", &operator("olga")).expect_wrong_state(state, "exhaust");
         let refusal = stage.try_lease(id, "w2").expect_not_leasable();
         assert_eq!((refusal.state.as_deref(), &*refusal.event), (Some(state), "lease"));
