@@ -65,8 +65,16 @@ impl From<ExecutionStatus> for Cow<'static, str> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AbortReason {
+    /// The failure's code; `lost`, `yielded`, or `left` if an event took the record out of its working state.
     pub code: String,
+    /// The worker's message, at most 1000 characters; may be empty.
+    #[serde(default)]
+    pub message: String,
     pub retryable: bool,
+    /// When the job may be leased again, if the worker asked for a delay that the lifecycle does not decide itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub retry_at: Option<Timestamp>,
 }
 
 /// A page of a job's executions.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Lifecycle, StateIndex};
-use crate::time::Time;
+use crate::time::{Duration, Time};
 use crate::trace::TraceContext;
 use crate::value::{RecordId, Value};
 
@@ -79,6 +79,9 @@ pub struct Execution {
     pub status: ExecutionStatus,
     pub leased_at: Time,
     pub expires_at: Time,
+    /// The length that the lease call asked for; `None` for that of the lifecycle. A heartbeat without a length keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_duration: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,8 +106,21 @@ const fn is_false(flag: &bool) -> bool {
 pub struct AbortReason {
     /// The failure's code, or `left` if the record left its state during the lease.
     pub code: Arc<str>,
+    /// The failure's message, or which event made the record leave its state; empty if there is none.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub message: Arc<str>,
     /// As classified by the lifecycle.
     pub retryable: bool,
+    /// When the job may be leased again: set by the worker's `retry_after`, unless the lifecycle's transitions read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Time>,
+}
+
+impl AbortReason {
+    /// An abort that no worker reported.
+    pub(crate) fn by_engine(code: &str, message: &str) -> Self {
+        Self { code: code.into(), message: message.into(), retryable: false, retry_at: None }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -237,5 +253,5 @@ pub struct ClassifiedFailure {
     pub message: Arc<str>,
     /// After the lifecycle's error table has been applied.
     pub retryable: bool,
-    pub retry_after: Option<crate::time::Duration>,
+    pub retry_after: Option<Duration>,
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use clap::Args;
-use onceward_api_types::Effect;
+use onceward_api_types::{Effect, Execution};
 use onceward_core::count_noun;
 use onceward_worker::{Client, ClientError, Record};
 use serde::Serialize;
@@ -15,7 +15,10 @@ use crate::record_id::parse_record_id;
 use crate::remote::ServerArgs;
 use crate::table::{format_time, format_value, sanitize_line};
 
-/// Print a record and, if it has one, the result of its work
+/// How many attempts are read for their errors. More are in `/v1/records/{id}/executions`.
+const MAX_SHOWN_ATTEMPTS: u64 = 5;
+
+/// Print a record with the result of its work and the errors of its last five attempts
 ///
 /// Exit codes: 0 the record was printed; 1 it does not exist, or you may not read it; 2 the server cannot be reached.
 #[derive(Args)]
@@ -46,7 +49,16 @@ impl GetArgs {
             Err(ClientError::Problem(_)) => None,
             Err(error) => return Err(error),
         };
-        Ok(RecordWithEffect { record, effect })
+        let mut executions = Vec::new();
+        if record.attempt > 0 {
+            match client.newest_executions(&record, MAX_SHOWN_ATTEMPTS).await {
+                Ok(newest) => executions = newest,
+                // The caller may not read them any more.
+                Err(ClientError::Problem(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(RecordWithEffect { record, effect, executions })
     }
 }
 
@@ -56,9 +68,12 @@ struct RecordWithEffect {
     record: Record,
     #[serde(skip_serializing_if = "Option::is_none")]
     effect: Option<Effect>,
+    /// The newest executions, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    executions: Vec<Execution>,
 }
 
-fn render(RecordWithEffect { record, effect }: &RecordWithEffect) -> String {
+fn render(RecordWithEffect { record, effect, executions }: &RecordWithEffect) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "{name:<10} {value}");
@@ -89,6 +104,12 @@ fn render(RecordWithEffect { record, effect }: &RecordWithEffect) -> String {
     for (name, field) in &record.fields {
         if !field.is_null() {
             line("field", &format!("{name} = {}", format_value(field)));
+        }
+    }
+    for execution in executions {
+        if let Some(aborted) = &execution.aborted {
+            let message = if aborted.message.is_empty() { String::new() } else { format!(": {}", aborted.message) };
+            line("error", &sanitize_line(&format!("attempt {}: {}{message}", execution.attempt, aborted.code)));
         }
     }
     if let Some(Effect { result, result_base64, .. }) = effect {

@@ -25,9 +25,19 @@ pub(crate) const NO_WINDOW: i64 = i64::MIN;
 
 /// Returns the bytes of an execution's texts. Workers choose these texts, so they can be long.
 pub(crate) fn execution_text_bytes(execution: &Execution) -> usize {
-    let code = execution.aborted.as_ref().map_or(0, |abort| abort.code.len());
+    let code = execution.aborted.as_ref().map_or(0, |abort| abort.code.len() + abort.message.len());
     let key: usize = execution.concurrency_key.iter().flatten().map(|part| part.len()).sum();
     execution.worker.len() + execution.holder.len() + code + key
+}
+
+/// Returns the message of an aborted execution; `None` if it has none.
+pub(crate) fn abort_message(execution: &Execution) -> Option<&str> {
+    execution.aborted.as_ref().map(|abort| &*abort.message).filter(|message| !message.is_empty())
+}
+
+/// Returns when the job of an aborted execution may be leased again, if the worker asked for a delay.
+pub(crate) fn retry_at(execution: &Execution) -> Option<Time> {
+    execution.aborted.as_ref().and_then(|abort| abort.retry_at)
 }
 
 pub(crate) fn write_fields(record: &Record) -> Result<String, StoreError> {

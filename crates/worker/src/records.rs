@@ -139,6 +139,14 @@ impl Client {
         }
     }
 
+    /// Returns a job's newest executions, at most `max` of at most 1000, oldest first.
+    pub async fn newest_executions(&self, record: &Record, max: u64) -> Result<Vec<Execution>, ClientError> {
+        let after = record.attempt.saturating_sub(max);
+        let path = format!("/v1/records/{}/executions?cursor={after}&limit={max}", record.id);
+        let page: ExecutionPage = self.send_json(&ApiRequest::get(path)).await?;
+        Ok(page.executions)
+    }
+
     /// Returns a record's payload, or `None` if it has none or the caller may not see it.
     pub async fn payload(&self, id: Uuid) -> Result<Option<Payload>, ClientError> {
         Ok(self.fetch_payload_bytes(id).await?.map(Payload::from_stored_bytes))

@@ -133,7 +133,7 @@ impl<'a> OperationRun<'a> {
     ) -> DecideResult<bool> {
         let (id, kind) = (record.id, event.kind);
         if let Some(to) = transition.to {
-            self.enter_state(&mut record, to, kind);
+            self.enter_state(&mut record, to, event);
         }
         for (slot, value) in plan.set {
             record.fields[usize::from(slot)] = value;
@@ -207,13 +207,14 @@ impl<'a> OperationRun<'a> {
 
     /// Enters a state: starts its timers, and aborts the lease unless the event is `lease` or the execution has
     /// committed.
-    fn enter_state(&mut self, record: &mut Record, to: crate::model::StateIndex, kind: EventKind) {
-        let aborts_lease = kind != EventKind::Lease
+    fn enter_state(&mut self, record: &mut Record, to: crate::model::StateIndex, event: &EventDef) {
+        let aborts_lease = event.kind != EventKind::Lease
             && record.execution.as_ref().is_some_and(|execution| {
                 matches!(execution.status, ExecutionStatus::Leased | ExecutionStatus::InProgress)
             });
         if aborts_lease {
-            let abort = AbortReason { code: "left".into(), retryable: false };
+            let message = format!("`{}` took the record out of {}", event.name, record.state_name());
+            let abort = AbortReason::by_engine("left", &message);
             end_execution(&mut self.draft, record, ExecutionStatus::Aborted, Some(abort));
         }
         record.state = to;

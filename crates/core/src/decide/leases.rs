@@ -12,11 +12,12 @@ use super::halt::{DecideResult, Halt, LEASE_LOST_REASON, lease_lost_refusal, rec
 use super::input;
 use super::operation::FailureReport;
 use super::plan::{EventContext, NoMatch};
+use super::readiness::ready_from;
 use super::snapshot::{CounterKey, ReadKey, canonical_key_parts, concurrency_key};
 use super::visibility::reads_everything;
 use crate::bounds;
-use crate::expr::eval;
-use crate::model::{ErrorTable, StateReadiness};
+use crate::expr::{ErrorPart, PathRoot, eval, referenced_paths};
+use crate::model::{ErrorTable, EventKind, Lifecycle};
 use crate::plural::count_noun;
 use crate::record::{AbortReason, ClassifiedFailure, Execution, ExecutionStatus, FencingToken, Record};
 use crate::time::{Duration, Time};
@@ -65,22 +66,14 @@ impl OperationRun<'_> {
         if record.live_execution().is_some() {
             return refuse(409, "already_leased", "another execution holds the lease");
         }
-        let is_ready = match record.lifecycle.states[usize::from(record.state)].readiness {
-            StateReadiness::NotReady => false,
-            StateReadiness::Immediate => true,
-            StateReadiness::FromField(slot) => match record.fields[usize::from(slot)] {
-                Value::Time(from) => from <= self.draft.now,
-                _ => true,
-            },
-        };
-        if !is_ready {
+        if ready_from(&record).is_none_or(|from| from > self.draft.now) {
             return refuse(409, "not_ready", "the record is not ready for a worker");
         }
-        let lease = lease.unwrap_or(work.lease_duration);
-        if lease <= Duration::ZERO || lease > MAX_LEASE_DURATION {
+        let length = lease.unwrap_or(work.lease_duration);
+        if length <= Duration::ZERO || length > MAX_LEASE_DURATION {
             return refuse(422, "invalid_input", "a lease must last more than zero and at most one day");
         }
-        let Some(expires_at) = self.draft.now.checked_add(lease) else {
+        let Some(expires_at) = self.draft.now.checked_add(length) else {
             return refuse(422, "invalid_input", "the lease would end after the year 9999");
         };
         if !input::is_valid_name(worker) {
@@ -97,6 +90,7 @@ impl OperationRun<'_> {
             status: if starts_now { ExecutionStatus::InProgress } else { ExecutionStatus::Leased },
             leased_at: self.draft.now,
             expires_at,
+            lease_duration: lease,
             started_at: starts_now.then_some(self.draft.now),
             finished_at: None,
             aborted: None,
@@ -124,7 +118,8 @@ impl OperationRun<'_> {
         Ok(WorkerCallResult::Changed)
     }
 
-    /// Extends the lease (EXE-5). Returns the new execution, and whether the worker should stop.
+    /// Extends the lease (EXE-5), by its own length unless the call gives another. Returns the new execution, and whether
+    /// the worker should stop.
     pub(super) fn extend_lease(
         &mut self,
         id: RecordId,
@@ -141,7 +136,7 @@ impl OperationRun<'_> {
         let (Some(execution), Some(work)) = (&record.execution, &record.lifecycle.work) else {
             return Err(Halt::Refuse(lease_lost_refusal(&record, "heartbeat", token)));
         };
-        let lease = lease.unwrap_or(work.lease_duration);
+        let lease = lease.or(execution.lease_duration).unwrap_or(work.lease_duration);
         let new_expiry =
             (Duration::ZERO < lease && lease <= MAX_LEASE_DURATION).then(|| self.draft.now.checked_add(lease));
         let Some(Some(expires_at)) = new_expiry else {
@@ -260,7 +255,15 @@ impl OperationRun<'_> {
             TokenStatus::Aborted(_) => return Err(Halt::Refuse(lease_lost_refusal(&record, event, token))),
         }
         let error = classify_failure(&record.lifecycle.errors, report);
-        let abort = AbortReason { code: Arc::clone(&error.code), retryable: error.retryable };
+        let abort = AbortReason {
+            code: Arc::clone(&error.code),
+            message: Arc::clone(&error.message),
+            retryable: error.retryable,
+            retry_at: error
+                .retry_after
+                .filter(|_| error.retryable && !reads_retry_after(&record.lifecycle))
+                .and_then(|delay| self.draft.now.checked_add(delay)),
+        };
         let mut failed = (*record).clone();
         if event != "lost" {
             mark_started(&self.draft, &mut failed);
@@ -475,6 +478,16 @@ fn classify_failure(table: &ErrorTable, report: &FailureReport) -> ClassifiedFai
         retryable,
         retry_after: report.retry_after.map(|delay| delay.clamp(Duration::ZERO, bounds::MAX_RETRY_AFTER)),
     }
+}
+
+/// Whether a `fail` transition decides itself when the job is retried. If none does, the engine keeps the worker's delay.
+fn reads_retry_after(lifecycle: &Lifecycle) -> bool {
+    lifecycle.transitions(EventKind::Fail).iter().any(|transition| {
+        let formulas = transition.when.iter().chain(transition.set.iter().map(|(_, formula)| formula));
+        formulas
+            .flat_map(|formula| referenced_paths(&formula.expr))
+            .any(|path| path.root == PathRoot::Error(ErrorPart::RetryAfter))
+    })
 }
 
 /// Cuts a worker's text to the bound for strings.

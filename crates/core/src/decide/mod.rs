@@ -41,4 +41,4 @@ pub use visibility::{ReadAccess, Visibility, read_access, reads_everything, visi
 
 /// Raise it with every change that may decide the same operation on the same snapshot differently. Each log entry
 /// stores the version that decided it, so that `verify` re-decides only entries of its own version.
-pub const DECIDE_VERSION: u32 = 4;
+pub const DECIDE_VERSION: u32 = 5;

@@ -26,14 +26,7 @@ pub fn readiness(record: &Record) -> Option<Readiness> {
     if record.stuck_reason.is_some() || record.committed_token.is_some() || record.live_execution().is_some() {
         return None;
     }
-    let ready_at = match record.lifecycle.states[usize::from(record.state)].readiness {
-        StateReadiness::NotReady => return None,
-        StateReadiness::Immediate => record.entered_at,
-        StateReadiness::FromField(slot) => match record.fields[usize::from(slot)] {
-            Value::Time(from) => from.max(record.entered_at),
-            _ => record.entered_at,
-        },
-    };
+    let ready_at = ready_from(record)?;
     let priority = work.priority.as_ref().map_or(0, |formula| {
         let actor = Actor::engine();
         let env = EvalEnv {
@@ -53,6 +46,21 @@ pub fn readiness(record: &Record) -> Option<Readiness> {
         }
     });
     Some(Readiness { priority, ready_at, concurrency_key: concurrency_key(record) })
+}
+
+/// Returns from when the record's state makes it leasable: after the entry, the time field of the state, and the delay that
+/// the worker of the last attempt asked for.
+pub(super) fn ready_from(record: &Record) -> Option<Time> {
+    let from_state = match record.lifecycle.states[usize::from(record.state)].readiness {
+        StateReadiness::NotReady => return None,
+        StateReadiness::Immediate => record.entered_at,
+        StateReadiness::FromField(slot) => match record.fields[usize::from(slot)] {
+            Value::Time(from) => from.max(record.entered_at),
+            _ => record.entered_at,
+        },
+    };
+    let retry_at = record.execution.as_ref().and_then(|execution| execution.aborted.as_ref()?.retry_at);
+    Some(retry_at.map_or(from_state, |retry_at| retry_at.max(from_state)))
 }
 
 /// Returns the record's concurrency key if the jobs of the key run in order, oldest first.

@@ -403,7 +403,7 @@ fn mark_stuck(failed_draft: Draft, reason: &str) -> Decision {
         _ => true,
     };
     if leased && ends_lease {
-        let abort = AbortReason { code: "fault".into(), retryable: false };
+        let abort = AbortReason::by_engine("fault", reason);
         end_execution(&mut draft, &mut stuck_record, ExecutionStatus::Aborted, Some(abort));
     }
     match draft.put_record(stuck_record) {

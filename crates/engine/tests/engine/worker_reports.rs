@@ -1,8 +1,10 @@
 //! Reports of workers, and missing permissions.
 
-use onceward_core::decide::FailureReport;
+use onceward_core::decide::{Call, CreateRecord, FailureReport};
 use onceward_core::diagnostic::{InputFile, InputFiles};
-use onceward_engine::{EngineConfig, EngineError, LeaseRequest};
+use onceward_core::record::FencingToken;
+use onceward_core::time::Duration;
+use onceward_engine::{EngineConfig, EngineError, LeaseRequest, Submission};
 use onceward_testkit::{user, worker};
 use serde_json::{Map, json};
 
@@ -36,6 +38,87 @@ fn reports_change_job_state_as_declared() {
         engine.yield_job(&bob, yielded, held.token).await.unwrap();
         assert_eq!(state_of(engine, yielded).await, "PENDING");
         assert_eq!(reply_code(&engine.commit(&bob, yielded, held.token, json!(1), true).await), "lease_lost");
+    });
+}
+
+/// EXE-5: the lifecycle's lease lasts 30 s.
+#[test]
+fn heartbeat_without_length_keeps_the_length_of_the_lease() {
+    on_each_store(config_without_polling(), async |engine, clock| {
+        let (id, bob) = (create_job(engine).await, worker("bob"));
+        let short = Some(Duration::from_secs(15));
+        let request = LeaseRequest { lease_duration: short, ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") };
+        let held = engine.lease(&bob, &request).await.unwrap().pop().expect("the job");
+        for (heartbeat_length, expected_secs) in [(None, 15), (Some(Duration::from_secs(20)), 20), (None, 15)] {
+            clock.set(clock.now().checked_add(Duration::from_secs(10)).unwrap());
+            let call = Call::Heartbeat { record: id, token: held.token, lease: heartbeat_length };
+            engine.submit(Submission::new(&bob, call)).await.unwrap();
+            let record = engine.get(&bob, id).await.unwrap().expect("the job");
+            let expires_at = record.execution.as_ref().expect("a lease").expires_at;
+            assert_eq!(expires_at.duration_since(clock.now()), Some(Duration::from_secs(expected_secs)));
+        }
+    });
+}
+
+/// No transition of `document.job` reads `error.retryAfter`, and its RETRYING lasts one second.
+#[test]
+fn retry_after_delays_the_next_lease() {
+    on_each_store(config_without_polling(), async |engine, clock| {
+        let files = InputFiles { files: onceward_testkit::systems::source_files("document") };
+        engine.put_lifecycles(&files).await.unwrap();
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let create =
+            CreateRecord { lifecycle: "document.job".into(), id: None, owner: None, fields: Map::new(), payload: None };
+        let id = engine.create_with_payload(&ann, create, *b"x").await.unwrap().subject;
+        engine.fire(&ann, id, "submit", Map::new()).await.unwrap();
+        let lease = async || engine.lease(&bob, &LeaseRequest::single_job("document.job", "w")).await.unwrap().pop();
+        let held = lease().await.expect("the job");
+        let retry_after = Some(Duration::from_secs(5));
+        let report = FailureReport { retry_after, ..FailureReport::new("TIMEOUT", "too slow") };
+        engine.fail(&bob, id, held.token, report).await.unwrap();
+        for seconds in [1, 3] {
+            clock.set(clock.now().checked_add(Duration::from_secs(seconds)).unwrap());
+            assert_eq!(state_of(engine, id).await, "QUEUED");
+            let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
+            assert_eq!(reply_code(&engine.submit(Submission::new(&bob, call)).await), "not_ready");
+        }
+        clock.set(clock.now().checked_add(Duration::from_secs(1)).unwrap());
+        assert!(lease().await.is_some());
+        // A terminal error sets no delay that would outlive it.
+        engine
+            .fail(&bob, id, FencingToken(2), FailureReport { retry_after, ..FailureReport::new("CORRUPT_DATA", "") })
+            .await
+            .unwrap();
+        let page = engine.executions(&ann, id, FencingToken(0), 10).await.unwrap().expect("the job");
+        let delays: Vec<_> = page
+            .executions
+            .iter()
+            .map(|one| one.aborted.as_ref().is_some_and(|abort| abort.retry_at.is_some()))
+            .collect();
+        assert_eq!(delays, [true, false]);
+    });
+}
+
+/// The message of an attempt stays after the job was retried, and an event that ends a lease is named.
+#[test]
+fn executions_keep_the_error_of_each_attempt() {
+    on_each_store(config_without_polling(), async |engine, clock| {
+        let (id, bob) = (create_job(engine).await, worker("bob"));
+        for message in ["the disk is full", ""] {
+            let held = lease_one(engine).await.expect("the job");
+            let report = FailureReport { retryable: Some(true), ..FailureReport::new("BUSY", message) };
+            engine.fail(&bob, id, held.token, report).await.unwrap();
+            clock.set(clock.now().checked_add(Duration::from_secs(60)).unwrap());
+            state_of(engine, id).await;
+        }
+        let held = lease_one(engine).await.expect("the job");
+        clock.set(clock.now().checked_add(Duration::from_secs(60)).unwrap());
+        state_of(engine, id).await;
+        let page = engine.executions(&user("ann"), id, FencingToken(0), 10).await.unwrap().expect("the job");
+        let messages: Vec<_> =
+            page.executions.iter().map(|one| one.aborted.as_ref().map(|abort| abort.message.to_string())).collect();
+        let expected = ["the disk is full", "", "the lease expired"].map(|message| Some(message.to_owned()));
+        assert_eq!(messages, expected, "{held:?}");
     });
 }
 

@@ -41,6 +41,21 @@ fn record_is_created_worked_and_watched_by_commands() {
     assert!(lines.lines().all(|line| parse_json(line)["record"] == json!(id)), "{lines}");
 }
 
+/// A retry that succeeds does not hide why the first attempt failed.
+#[test]
+fn get_shows_errors_of_earlier_attempts() {
+    let server = WorkerTestServer::new("attempts");
+    let job = "if [ $ONCEWARD_ATTEMPT = 1 ]; then echo 'BUSY: the printer is warm' >&2; exit 75; fi; echo done";
+    let id = server.create_job(job).to_string();
+    server.stdout_of_success(&["work", "desk.job", "--until-idle", "--", "sh"]);
+    let shown = server.stdout_of_success(&["get", &id]);
+    assert!(shown.contains("state      DONE\n"), "{shown}");
+    assert!(shown.contains("error      attempt 1: BUSY: the printer is warm\n"), "{shown}");
+    let executions = parse_json(&server.stdout_of_success(&["get", &id, "--json"]))["executions"].clone();
+    assert_eq!(executions[0]["aborted"]["message"], "the printer is warm");
+    assert_eq!(executions[1]["aborted"], json!(null));
+}
+
 /// The final state is not the one waited for.
 #[test]
 fn watch_ends_on_final_state_or_closed_stdout() {

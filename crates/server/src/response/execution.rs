@@ -31,7 +31,12 @@ pub(crate) fn execution_json(record: RecordId, execution: &Execution) -> wire::E
         expires_at: timestamp(execution.expires_at),
         started_at: execution.started_at.map(timestamp),
         finished_at: execution.finished_at.map(timestamp),
-        aborted: aborted.map(|abort| wire::AbortReason { code: abort.code.to_string(), retryable: abort.retryable }),
+        aborted: aborted.map(|abort| wire::AbortReason {
+            code: abort.code.to_string(),
+            message: abort.message.to_string(),
+            retryable: abort.retryable,
+            retry_at: abort.retry_at.map(timestamp),
+        }),
     }
 }
 

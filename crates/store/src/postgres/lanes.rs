@@ -39,7 +39,7 @@ const SELECT_FIRST_JOBS_SQL: &str = "SELECT w.*, k.i FROM unnest($1::bigint[], $
      JOIN onceward.records_with_execution w ON w.id = q.id";
 
 /// Column of the key's ordinal, after the columns of the view `records_with_execution`.
-const FIRST_JOB_KEY_COLUMN: usize = 34;
+const FIRST_JOB_KEY_COLUMN: usize = rows::VIEW_COLUMNS;
 
 /// Has no effect on delayed jobs, which are in no lane.
 const SET_FRONT_SQL: &str = "WITH turned AS (UPDATE onceward.lanes l SET front = k.f \

@@ -43,7 +43,8 @@ const SELECT_LINK_VERSIONS_SQL: &str = "SELECT k.i, t.link_version, NULL::uuid F
      WITH ORDINALITY k(t, l, f, i) JOIN onceward.records t ON t.id = k.t";
 
 const SELECT_EXECUTIONS_SQL: &str = "SELECT k.i, e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, \
-     e.finished_at, e.abort_code, e.abort_retryable, e.finish_pending, e.key \
+     e.finished_at, e.abort_code, e.abort_retryable, e.finish_pending, e.key, e.abort_message, \
+     e.retry_at, e.lease_duration \
      FROM unnest($1::uuid[], $2::bigint[]) WITH ORDINALITY k(r, t, i) \
      JOIN onceward.records r ON r.id = k.r JOIN onceward.executions e ON e.record = r.row AND e.token = k.t";
 

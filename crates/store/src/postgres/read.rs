@@ -69,7 +69,7 @@ const LIST_RECORDS_SQL: &str = "WITH near AS MATERIALIZED (SELECT row FROM oncew
      WINDOW up AS (ORDER BY r.row) ORDER BY r.row LIMIT $5) page WHERE before <= $7 OR number = 2) w ON true ORDER BY w.row";
 
 /// Index of the first column after the record, its byte sum and its number.
-const SCAN_END_COLUMN: usize = 36;
+const SCAN_END_COLUMN: usize = rows::VIEW_COLUMNS + 2;
 
 /// Index of a record's fields.
 const FIELDS_COLUMN: usize = 6;
@@ -94,10 +94,10 @@ const SELECT_EFFECT_SQL: &str = "SELECT e.token, e.result FROM onceward.records 
 
 /// Stops one execution after the byte limit.
 const SELECT_EXECUTIONS_SQL: &str = "SELECT token, worker, holder, status, leased_at, expires_at, started_at, finished_at, abort_code, \
-     abort_retryable, finish_pending, key FROM (SELECT e.*, sum(bytes) OVER (ORDER BY e.token) - bytes AS before \
+     abort_retryable, finish_pending, key, abort_message, retry_at, lease_duration FROM (SELECT e.*, sum(bytes) OVER (ORDER BY e.token) - bytes AS before \
      FROM onceward.records r JOIN onceward.executions e ON e.record = r.row \
      CROSS JOIN LATERAL (SELECT octet_length(worker) + octet_length(holder) + coalesce(octet_length(abort_code), 0) \
-     + coalesce(octet_length(key), 0) AS bytes) b \
+     + coalesce(octet_length(key), 0) + coalesce(octet_length(abort_message), 0) AS bytes) b \
      WHERE r.id = $1 AND e.token > $2 ORDER BY e.token LIMIT $3) page WHERE before <= $4 ORDER BY token";
 
 /// Queries each field separately, in the order of the primary key.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onceward_core::record::{AbortReason, Execution, FencingToken, PayloadRef, Record};
-use onceward_core::time::Time;
+use onceward_core::time::{Duration, Time};
 use onceward_core::trace::TraceContext;
 use onceward_core::value::RecordId;
 use sha2::{Digest, Sha256};
@@ -19,6 +19,9 @@ use crate::value_json::read_fields;
 
 /// Index of the first execution column in the view `records_with_execution`.
 const EXECUTION_COLUMN: usize = 22;
+
+/// Number of columns of the view `records_with_execution`. Queries append their own.
+pub(super) const VIEW_COLUMNS: usize = EXECUTION_COLUMN + 15;
 
 /// Longer keys are stored as a hash, because index rows are limited in size.
 const MAX_KEY_TEXT_BYTES: usize = 500;
@@ -84,7 +87,12 @@ pub(super) fn read_record(row: &Row, catalog: &Catalog) -> Result<(RecordMeta, A
 /// Reads the execution whose columns start at `index`.
 pub(super) fn read_execution(row: &Row, index: usize) -> Result<Execution, StoreError> {
     let aborted = match row.try_get::<_, Option<&str>>(index + 8)? {
-        Some(code) => Some(AbortReason { code: code.into(), retryable: row.try_get(index + 9)? }),
+        Some(code) => Some(AbortReason {
+            code: code.into(),
+            message: row.try_get::<_, Option<&str>>(index + 12)?.unwrap_or_default().into(),
+            retryable: row.try_get(index + 9)?,
+            retry_at: optional_time_column(row, index + 13)?,
+        }),
         None => None,
     };
     let key = match row.try_get::<_, Option<&str>>(index + 11)? {
@@ -98,6 +106,7 @@ pub(super) fn read_execution(row: &Row, index: usize) -> Result<Execution, Store
         status: read_status(u8::try_from(row.try_get::<_, i16>(index + 3)?).unwrap_or(u8::MAX))?,
         leased_at: time_column(row, index + 4)?,
         expires_at: time_column(row, index + 5)?,
+        lease_duration: row.try_get::<_, Option<i64>>(index + 14)?.map(Duration::from_micros),
         started_at: optional_time_column(row, index + 6)?,
         finished_at: optional_time_column(row, index + 7)?,
         aborted,

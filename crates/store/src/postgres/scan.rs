@@ -139,7 +139,8 @@ const PRUNE_STATE_COLUMNS_SQL: &str = "checkpoint::text, floor::text, encode(hea
 const CONTENT_COLUMNS_SQL: &str = "encode(sha256(bytes), 'hex'), refs::text";
 
 const EXECUTION_COLUMNS_SQL: &str = "r.id::text, e.worker, e.holder, e.status::text, e.leased_at::text, e.expires_at::text, \
-     e.started_at::text, e.finished_at::text, e.abort_code, e.abort_retryable::int::text, e.finish_pending::int::text, e.key";
+     e.started_at::text, e.finished_at::text, e.abort_code, e.abort_retryable::int::text, e.finish_pending::int::text, e.key, \
+     e.abort_message, e.retry_at::text, e.lease_duration::text";
 
 const LANE_COLUMNS_SQL: &str = "r.id::text, l.ready_at::text, l.definition::text, (EXISTS (SELECT FROM onceward.ready w \
      WHERE w.lifecycle = l.lifecycle AND w.rank = l.rank AND w.record = l.record))::int::text, \

@@ -12,6 +12,7 @@ use onceward_core::value::Value;
 use super::{CellText, ColumnCells, KEY_SEPARATOR, ProjectionTable, RowContext};
 use crate::api_keys::ReplayedApiKey;
 use crate::catalog::Catalog;
+use crate::columns::{abort_message, retry_at};
 use crate::log::{EffectRef, Sha256Hash};
 use crate::query::priority_rank;
 use crate::value_json::write_fields;
@@ -153,6 +154,9 @@ pub fn execution_columns(execution: &Execution) -> ColumnCells {
         ("abort_retryable", aborted.and_then(|abort| number_cell(u8::from(abort.retryable)))),
         ("finish_pending", number_cell(u8::from(execution.finish_pending))),
         ("key", execution.concurrency_key.as_deref().and_then(parts_text)),
+        ("abort_message", abort_message(execution).and_then(text_cell)),
+        ("retry_at", time(retry_at(execution))),
+        ("lease_duration", execution.lease_duration.and_then(|length| number_cell(length.micros()))),
     ]
 }
 

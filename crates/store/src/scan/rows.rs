@@ -215,6 +215,9 @@ const EXECUTION_COLUMNS: &[&str] = &[
     "abort_retryable",
     "finish_pending",
     "key",
+    "abort_message",
+    "retry_at",
+    "lease_duration",
 ];
 
 const API_KEY_COLUMNS: &[&str] =

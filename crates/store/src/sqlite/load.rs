@@ -15,7 +15,7 @@ use crate::symbols::CatalogSnapshot;
 
 /// Selects a range of a record's executions, with the columns in the order that `rows::read_execution` expects.
 pub(super) const SELECT_EXECUTIONS_SQL: &str = "SELECT token, worker, holder, status, leased_at, expires_at, started_at, finished_at, \
-     abort_code, abort_retryable, finish_pending, key FROM executions WHERE record = ?1 AND token BETWEEN ?2 AND ?3 \
+     abort_code, abort_retryable, finish_pending, key, abort_message, retry_at, lease_duration FROM executions WHERE record = ?1 AND token BETWEEN ?2 AND ?3 \
      ORDER BY token";
 
 pub(super) fn load(

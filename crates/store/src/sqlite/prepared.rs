@@ -4,12 +4,12 @@
 
 use onceward_core::decide::Effect;
 use onceward_core::record::{Execution, Record};
-use onceward_core::time::Time;
+use onceward_core::time::{Duration, Time};
 use onceward_core::trace::TraceContext;
 use rusqlite::{CachedStatement, Connection, Params, params};
 
 use super::lanes::ReadyRow;
-use crate::columns::{write_fields, write_parts, write_status, write_timers};
+use crate::columns::{abort_message, retry_at, write_fields, write_parts, write_status, write_timers};
 use crate::error::StoreError;
 use crate::log::{NewLogEntry, Sha256Hash};
 
@@ -26,11 +26,12 @@ const UPDATE_RECORD_SQL: &str = "UPDATE records SET state = ?3, version = ?4, fi
      entry = ?16 WHERE row = ?1 AND version = ?2";
 
 const UPSERT_EXECUTION_SQL: &str = "INSERT INTO executions (record, token, worker, holder, status, leased_at, expires_at, started_at, \
-     finished_at, abort_code, abort_retryable, finish_pending, key) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
+     finished_at, abort_code, abort_retryable, finish_pending, key, abort_message, retry_at, lease_duration) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16) \
      ON CONFLICT (record, token) DO UPDATE SET status = excluded.status, expires_at = excluded.expires_at, \
      started_at = excluded.started_at, finished_at = excluded.finished_at, abort_code = excluded.abort_code, \
-     abort_retryable = excluded.abort_retryable, finish_pending = excluded.finish_pending, key = excluded.key";
+     abort_retryable = excluded.abort_retryable, finish_pending = excluded.finish_pending, key = excluded.key, \
+     abort_message = excluded.abort_message, retry_at = excluded.retry_at";
 
 const INSERT_EFFECT_SQL: &str = "INSERT INTO effects (record, token, result) VALUES (?1, ?2, ?3)";
 
@@ -195,6 +196,9 @@ impl<'a> PreparedWrites<'a> {
             execution.aborted.as_ref().map(|abort| abort.retryable),
             execution.finish_pending,
             key,
+            abort_message(execution),
+            retry_at(execution).map(Time::micros),
+            execution.lease_duration.map(Duration::micros),
         ])?;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onceward_core::record::{AbortReason, Execution, FencingToken, PayloadRef, Record};
-use onceward_core::time::Time;
+use onceward_core::time::{Duration, Time};
 use onceward_core::trace::TraceContext;
 use onceward_core::value::RecordId;
 use rusqlite::Row;
@@ -72,7 +72,12 @@ pub(super) fn read_record(row: &Row, catalog: &Catalog) -> Result<(RecordMeta, A
 /// Reads the execution whose columns start at `index`.
 pub(super) fn read_execution(row: &Row, index: usize) -> Result<Execution, StoreError> {
     let aborted = match row.get::<_, Option<Arc<str>>>(index + 8)? {
-        Some(code) => Some(AbortReason { code, retryable: row.get(index + 9)? }),
+        Some(code) => Some(AbortReason {
+            code,
+            message: row.get::<_, Option<Arc<str>>>(index + 12)?.unwrap_or_default(),
+            retryable: row.get(index + 9)?,
+            retry_at: optional_time_column(row, index + 13)?,
+        }),
         None => None,
     };
     let key = match row.get::<_, Option<String>>(index + 11)? {
@@ -86,6 +91,7 @@ pub(super) fn read_execution(row: &Row, index: usize) -> Result<Execution, Store
         status: read_status(row.get(index + 3)?)?,
         leased_at: Time::from_micros(row.get(index + 4)?),
         expires_at: Time::from_micros(row.get(index + 5)?),
+        lease_duration: row.get::<_, Option<i64>>(index + 14)?.map(Duration::from_micros),
         started_at: optional_time_column(row, index + 6)?,
         finished_at: optional_time_column(row, index + 7)?,
         aborted,

@@ -90,7 +90,8 @@ fn table_scan_plan(table: ProjectionTable) -> TableScanPlan {
         ProjectionTable::Executions => (
             &["e.record", "e.token"],
             "r.id, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, e.finished_at, e.abort_code, \
-             e.abort_retryable, e.finish_pending, e.key",
+             e.abort_retryable, e.finish_pending, e.key, e.abort_message, e.retry_at, \
+             e.lease_duration",
             "executions e LEFT JOIN records r ON r.row = e.record",
         ),
         ProjectionTable::Effects => {

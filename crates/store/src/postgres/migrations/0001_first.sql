@@ -66,6 +66,9 @@ CREATE TABLE onceward.executions (
     abort_retryable BOOLEAN,
     finish_pending    BOOLEAN NOT NULL,
     key             TEXT,
+    abort_message   TEXT,
+    retry_at        BIGINT, -- set if the worker asked for a delay and no transition reads it
+    lease_duration  BIGINT, -- set if the lease call gave a length
     PRIMARY KEY (record, token)
 ) WITH (fillfactor = 45);
 
@@ -74,7 +77,8 @@ CREATE VIEW onceward.records_with_execution AS
 SELECT r.row, r.id, r.definition, r.state, r.version, r.owner, r.fields, r.attempt, r.created_at, r.updated_at, r.started_at,
     r.finished_at, r.entered_at, r.hold, r.timers, r.committed, r.payload, r.payload_bytes, r.stuck, r.head, r.entry, r.trace,
     e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at AS execution_started_at,
-    e.finished_at AS execution_finished_at, e.abort_code, e.abort_retryable, e.finish_pending, e.key
+    e.finished_at AS execution_finished_at, e.abort_code, e.abort_retryable, e.finish_pending, e.key,
+    e.abort_message, e.retry_at, e.lease_duration
 FROM onceward.records r LEFT JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt;
 
 -- Committed results of jobs: at most one per job, never replaced.

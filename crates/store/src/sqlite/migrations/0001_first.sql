@@ -61,6 +61,9 @@ CREATE TABLE executions (
     abort_retryable INTEGER,
     finish_pending    INTEGER NOT NULL,
     key             TEXT,
+    abort_message   TEXT,
+    retry_at        INTEGER, -- set if the worker asked for a delay and no transition reads it
+    lease_duration  INTEGER, -- set if the lease call gave a length
     PRIMARY KEY (record, token)
 ) STRICT, WITHOUT ROWID;
 
@@ -69,7 +72,8 @@ CREATE VIEW records_with_execution AS
 SELECT r.row, r.id, r.definition, r.state, r.version, r.owner, r.fields, r.attempt, r.created_at, r.updated_at, r.started_at,
     r.finished_at, r.entered_at, r.hold, r.timers, r.committed, r.payload, r.payload_bytes, r.stuck, r.head, r.entry, r.trace,
     e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at AS execution_started_at,
-    e.finished_at AS execution_finished_at, e.abort_code, e.abort_retryable, e.finish_pending, e.key
+    e.finished_at AS execution_finished_at, e.abort_code, e.abort_retryable, e.finish_pending, e.key,
+    e.abort_message, e.retry_at, e.lease_duration
 FROM records r LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt;
 
 -- Committed results of jobs: at most one per job, never replaced.
