@@ -53,7 +53,7 @@ pub struct LifecycleCounters {
     pub lost: u64,
     pub yielded: u64,
     pub left_state: u64,
-    /// Aborted executions whose job is retried.
+    /// How often a job became leasable again after an aborted execution.
     pub retried: u64,
     /// Reports that were made before.
     pub repeated: u64,

@@ -69,9 +69,10 @@ impl<'a> BatchSummary<'a> {
         counters.created += u64::from(before.is_none());
         counters.committed +=
             u64::from(after.committed_token.is_some() && before.is_none_or(|before| before.committed_token.is_none()));
+        counters.retried += u64::from(is_retry(before, after));
         let previous_execution = before.and_then(|before| before.execution.as_ref());
         if let Some(execution) = &after.execution {
-            counters.add_execution_change(previous_execution, execution, after);
+            counters.add_execution_change(previous_execution, execution);
         }
         if after.stuck_reason.is_some() && before.is_none_or(|before| before.stuck_reason.is_none()) {
             counters.stuck += 1;
@@ -104,9 +105,16 @@ impl<'a> BatchSummary<'a> {
     }
 }
 
+/// Whether the change makes a job leasable again after an execution without success: at once, or later than its failure,
+/// for example when a timer has moved it from a state for waiting to a ready state.
+fn is_retry(before: Option<&Record>, after: &Record) -> bool {
+    let has_aborted = after.execution.as_ref().is_some_and(|newest| newest.status == ExecutionStatus::Aborted);
+    has_aborted && readiness(after).is_some() && before.is_some_and(|before| readiness(before).is_none())
+}
+
 impl LifecycleCounters {
     /// Counts a change of a record's newest execution.
-    fn add_execution_change(&mut self, previous: Option<&Execution>, current: &Execution, record: &Record) {
+    fn add_execution_change(&mut self, previous: Option<&Execution>, current: &Execution) {
         let previous_status = previous.filter(|old| old.token == current.token).map(|old| old.status);
         if previous_status == Some(current.status) {
             return;
@@ -121,15 +129,12 @@ impl LifecycleCounters {
             ExecutionStatus::InProgress => self.started += 1,
             ExecutionStatus::Done => self.done += 1,
             // INV-5: each way to fail has its own counter.
-            ExecutionStatus::Aborted => {
-                match current.aborted.as_ref().map(|abort| &*abort.code) {
-                    Some("lost") => self.lost += 1,
-                    Some("yielded") => self.yielded += 1,
-                    Some("left") => self.left_state += 1,
-                    _ => self.failed += 1,
-                }
-                self.retried += u64::from(readiness(record).is_some());
-            }
+            ExecutionStatus::Aborted => match current.aborted.as_ref().map(|abort| &*abort.code) {
+                Some("lost") => self.lost += 1,
+                Some("yielded") => self.yielded += 1,
+                Some("left") => self.left_state += 1,
+                _ => self.failed += 1,
+            },
         }
     }
 

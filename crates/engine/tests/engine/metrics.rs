@@ -91,6 +91,36 @@ fn every_execution_outcome_is_counted() {
     });
 }
 
+/// INV-5: `document.job` waits in RETRYING before its timer makes it ready. A failure without a retry, and a cancel in
+/// RETRYING, count nothing.
+#[test]
+fn retry_after_timer_is_counted() {
+    on_each_store(config_without_polling(), async |engine, clock| {
+        let files = InputFiles { files: onceward_testkit::systems::source_files("document") };
+        engine.put_lifecycles(&files).await.unwrap();
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let retried = || engine.metrics().lifecycles.get("document.job").map_or(0, |counters| counters.retried);
+        let create =
+            CreateRecord { lifecycle: "document.job".into(), id: None, owner: None, fields: Map::new(), payload: None };
+        for (code, ends_by_cancel, expected) in
+            [("TIMEOUT", true, 0), ("CORRUPT_DATA", false, 0), ("TIMEOUT", false, 1)]
+        {
+            let id = engine.create_with_payload(&ann, create.clone(), *b"x").await.unwrap().subject;
+            engine.fire(&ann, id, "submit", Map::new()).await.unwrap();
+            let request = LeaseRequest::single_job("document.job", "w");
+            let held = engine.lease(&bob, &request).await.unwrap().pop().expect("the job");
+            engine.fail(&bob, id, held.token, FailureReport::new(code, "")).await.unwrap();
+            if ends_by_cancel {
+                engine.fire(&ann, id, "cancel", Map::new()).await.unwrap();
+            }
+            assert_eq!(retried(), 0, "{code}");
+            advance_clock(clock, 2);
+            state_of(engine, id).await;
+            assert_eq!(retried(), expected, "{code}");
+        }
+    });
+}
+
 /// INV-5
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn store_failures_and_overload_are_counted() {

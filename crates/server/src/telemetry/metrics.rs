@@ -129,7 +129,7 @@ const EXECUTIONS_RETRIED: MetricDefinition = define_metric(
     "onceward_executions_retried_total",
     Counter,
     LIFECYCLE_LABELS,
-    "Executions that ended without success and whose job will be leased again.",
+    "Jobs that became leasable again after an execution without success, also if a timer did so later.",
 );
 const DUPLICATE_CALLS: MetricDefinition = define_metric(
     "onceward_duplicates_total",
