@@ -369,6 +369,82 @@ fn migration_refuses_values_that_do_not_fit_new_version() {
     assert!(shop.expect_refusal(&ops(), call).reason.contains("another asset"));
 }
 
+/// INV-3, INV-4: no transition ends the record or takes it back, so no map of states does.
+#[test]
+fn migration_refuses_to_end_records_or_take_them_back() {
+    let mut shop = MigrationFixture::new(&new_order_lifecycle());
+    let (fresh, waiting) = (shop.create_order(json!({ "number": "1" })), shop.create_order(json!({ "number": "2" })));
+    shop.fire(waiting, "hand_in", json!({}));
+    for (id, states, expected) in [
+        (fresh, ("new", "done"), "`done` is final, and a version migration does not end records in `new`"),
+        (waiting, ("waiting", "done"), "`done` is final, and a version migration does not end records in `waiting`"),
+        (waiting, ("waiting", "fresh"), "`fresh` comes before `waiting`, and no transition leads back"),
+    ] {
+        let call = shop.migrate_call(id, &[states]);
+        let refusal = shop.expect_refusal(&ops(), call);
+        assert_eq!((&*refusal.code, &*refusal.reason), ("incompatible_lifecycle_version", expected));
+        let all = |_| true;
+        let found = find_mismatches(&shop.old_version, &shop.new_version, &state_map(&[states]), all);
+        assert!(found.contains(&VersionMismatch::ForbiddenMap { reason: expected.to_owned() }), "{found:?}");
+    }
+    // A transition of the target version leads back, so the map may too.
+    let text = format!("{}\n[[on.take_back]]\ngo = \"waiting -> fresh\"\n", new_order_lifecycle());
+    let mut shop = MigrationFixture::new(&text);
+    let id = shop.create_order(json!({ "number": "1" }));
+    shop.fire(id, "hand_in", json!({}));
+    let call = shop.migrate_call(id, &[("waiting", "fresh")]);
+    shop.expect_changes(&ops(), call);
+    assert_eq!(&**shop.record(id).state_name(), "fresh");
+}
+
+/// The target version makes a state of the same name final: its records end there.
+#[test]
+fn migration_keeps_state_of_same_name_that_became_final() {
+    let text = new_order_lifecycle().replace("waits for its time\" }", "has waited\", final = true }").replace(
+        "go = \"fresh -> slow\"",
+        "go = \"fresh -> slow\"\nmove = [{ from = \"hold\", to = \"world\", amount = \"rest\" }]",
+    );
+    let (before, timer) = text.split_once("[[on.time]]").unwrap();
+    let mut shop = MigrationFixture::new(&format!("{before}{}", &timer[timer.find("[[on.lease]]").unwrap()..]));
+    let id = shop.create_order(json!({ "number": "1" }));
+    shop.fire(id, "wait", json!({}));
+    let call = shop.migrate_call(id, &[]);
+    shop.expect_changes(&ops(), call);
+    assert!(shop.record(id).is_final() && shop.record(id).finished_at == Some(shop.now));
+}
+
+/// INV-4: in the target version, only a commit leads to `done`.
+#[test]
+fn migration_refuses_ended_job_without_required_effect() {
+    let text = new_order_lifecycle()
+        .replace("done    = {", "lost    = { about = \"given up\", final = true }\ndone    = {")
+        .replace("slow -> done", "slow -> lost")
+        .replacen(
+            "go   = \"working -> done\"\nmove = [{ from = \"hold\", to = \"world\", amount = \"rest\" }]\n",
+            "COMMIT",
+            1,
+        )
+        .replace("working -> done", "working -> lost")
+        .replace(
+            "COMMIT",
+            "go   = \"working -> done\"\nmove = [{ from = \"hold\", to = \"world\", amount = \"rest\" }]\n",
+        );
+    let mut shop = MigrationFixture::new(&text);
+    let id = shop.create_order(json!({ "number": "1" }));
+    shop.fire(id, "wait", json!({}));
+    shop.now = shop.now.checked_add(Duration::from_secs(3_600)).unwrap();
+    shop.expect_changes(&Actor::engine(), Call::FireDue { record: id });
+    assert_eq!(&**shop.record(id).state_name(), "done");
+    let Call::MigrateVersion(migration) = shop.migrate_call(id, &[]) else { unreachable!() };
+    let migrate = |states: &[(&str, &str)]| {
+        Call::MigrateVersion(RecordMigration { include_ended: true, state_map: state_map(states), ..migration.clone() })
+    };
+    let refusal = shop.expect_refusal(&ops(), migrate(&[]));
+    assert_eq!(&*refusal.reason, "only a commit leads to `done` in the target version, and the job has not committed");
+    let refusal = shop.expect_refusal(&ops(), migrate(&[("done", "lost")]));
+    assert_eq!(&*refusal.reason, "records in `done` have ended, and the target version has that state");
+}
+
 /// The list is available before any record is migrated.
 #[test]
 fn find_mismatches_lists_state_missing_and_type_conflicts() {

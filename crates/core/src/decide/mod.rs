@@ -18,6 +18,7 @@ mod plan;
 mod readiness;
 mod run;
 mod snapshot;
+mod state_map;
 mod timers;
 mod version_migration;
 mod visibility;
@@ -35,6 +36,7 @@ pub use snapshot::{
     ConcurrencyKey, CounterKey, LinkChange, LinkKey, ReadKey, Snapshot, UniqueKey, canonical_key_parts,
     concurrency_key, link_changes,
 };
+pub use state_map::effect_states;
 pub use timers::{is_due, next_due};
 pub use version_migration::{VersionMismatch, find_mismatches};
 pub use visibility::{ReadAccess, Visibility, read_access, reads_everything, visibility};

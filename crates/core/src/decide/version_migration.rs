@@ -17,6 +17,7 @@ use super::leases::{WorkerCallResult, not_found_refusal};
 use super::links;
 use super::operation::RecordMigration;
 use super::plan::EventContext;
+use super::state_map::{effect_states, forbidden_map_reason};
 use super::timers;
 use crate::model::{DataType, FieldDef, Lifecycle, StateIndex, StateReadiness};
 use crate::plural::count_noun;
@@ -30,6 +31,8 @@ const MIGRATION_EVENT: &str = "move";
 pub enum VersionMismatch {
     /// The target version has no such state.
     MissingState { from: Arc<str>, to: Arc<str> },
+    /// The map would end records, or take them back.
+    ForbiddenMap { reason: String },
     /// A field without a default that is new and not optional.
     MissingField { field: Arc<str> },
     /// A field whose type differs between the versions.
@@ -45,6 +48,7 @@ impl fmt::Display for VersionMismatch {
             Self::MissingState { from, to } => {
                 write!(f, "records in `{from}` cannot be mapped to `{to}`: the target version has no such state")
             }
+            Self::ForbiddenMap { reason } => f.write_str(reason),
             Self::MissingField { field } => {
                 write!(
                     f,
@@ -68,10 +72,16 @@ pub fn find_mismatches(
     let mut mismatches = Vec::new();
     for (state, number) in from.states.iter().zip(0..) {
         let target_name = state_map.get(&state.name).unwrap_or(&state.name);
-        if is_state_in_use(number) && to.state_index(target_name).is_none() {
+        if !is_state_in_use(number) {
+            continue;
+        }
+        let Some(target) = to.state_index(target_name) else {
             mismatches
                 .push(VersionMismatch::MissingState { from: Arc::clone(&state.name), to: Arc::clone(target_name) });
-        }
+            continue;
+        };
+        let reason = forbidden_map_reason((from, number), (to, target));
+        mismatches.extend(reason.map(|reason| VersionMismatch::ForbiddenMap { reason }));
     }
     for field in to.fields.iter().filter(|field| !field.is_constant) {
         match from.field_index(&field.name).map(|slot| &from.fields[usize::from(slot)]) {
@@ -161,6 +171,15 @@ impl OperationRun<'_> {
         }
         if before.is_final() && !target_state.is_final {
             return refuse(format!("the record has ended, and `{name}` is not final in the target version"));
+        }
+        if let Some(reason) = forbidden_map_reason((&before.lifecycle, before.state), (to, state)) {
+            return refuse(reason);
+        }
+        // INV-4
+        if before.committed_token.is_none() && effect_states(to).contains(state) {
+            return refuse(format!(
+                "only a commit leads to `{name}` in the target version, and the job has not committed"
+            ));
         }
         if before.committed_token.is_some() && target_state.readiness != StateReadiness::NotReady {
             return refuse(format!("the job has committed, and `{name}` would make it ready again"));

@@ -1,6 +1,6 @@
 //! Invariants of every log entry, for any lifecycle. They need only the log.
 
-use onceward_core::decide::{Call, Operation, validate_value};
+use onceward_core::decide::{Call, Operation, effect_states, validate_value};
 use onceward_core::model::Lifecycle;
 use onceward_core::record::{ExecutionStatus, Record};
 use onceward_store::log::LogEntryBody;
@@ -18,6 +18,7 @@ pub(super) fn change_violations(applied: &AppliedEntry, body: &LogEntryBody, ent
     findings.require_committed_iff_effect(after);
     findings.require_forward_progress(before, after);
     findings.require_state_explained(before, after, body);
+    findings.require_effect_of_committed_state(before, applied);
     findings.require_failures_named(after);
     findings.require_fields_bounded(after, body);
     findings.require_hold_valid(after);
@@ -136,6 +137,17 @@ impl InvariantFindings<'_> {
         );
         let is_explained = is_migrated || targets.next_back().is_some_and(|to| to == after.state);
         self.ensure("INV-3", !state_changed || is_explained, "the transitions taken lead to the state");
+    }
+
+    // INV-4. Checked when the state changes, because the transitions of a version do not.
+    fn require_effect_of_committed_state(&mut self, before: Option<&Record>, applied: &AppliedEntry) {
+        let after = &*applied.after.record;
+        let is_same =
+            before.is_some_and(|before| before.state == after.state && before.lifecycle.hash == after.lifecycle.hash);
+        if !is_same && after.lifecycle.work.is_some() && applied.after.effect.is_none() {
+            let claims_effect = effect_states(&after.lifecycle).contains(after.state);
+            self.ensure("INV-4", !claims_effect, "a job in a state that only a commit leads to has an effect");
+        }
     }
 
     /// Every failure has a code.

@@ -115,6 +115,9 @@ fn migration_moves_eligible_records_and_reports_skipped() {
             engine.plan_migration(&operator_actor(), &new_migration(&[("ready", "gone")])).await.unwrap_err(),
         );
         assert!(why.contains("has no state `gone`"), "{why}");
+        let ends = new_migration(&[("ready", "there")]);
+        let why = refusal_text(engine.plan_migration(&operator_actor(), &ends).await.unwrap_err());
+        assert!(why.contains("`there` is final, and a version migration does not end records in `ready`"), "{why}");
         let why = engine.plan_migration(&user("ann"), &new_migration(&[])).await.unwrap_err();
         assert_eq!((why.status(), why.code()), (403, "forbidden"));
 

@@ -106,6 +106,15 @@ fn impossible_transition_is_reported() {
     assert_forgery_reported(&built, "INV-3", "%{\"Lease\"%", |body| body["transitions"][0][1] = json!(99));
 }
 
+/// INV-4: `suite.task` reaches `done` only through a commit.
+#[test]
+fn ended_job_without_effect_is_reported() {
+    let built = TestDatabase::new(7, 0);
+    assert_forgery_reported(&built, "INV-4", "%\"effect\"%", |body| {
+        drop(body.as_object_mut().unwrap().remove("effect"));
+    });
+}
+
 /// INV-5
 #[test]
 fn failure_without_code_is_reported() {
