@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import unittest
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,14 @@ def setUpModule() -> None:
 
 def tearDownModule() -> None:
     server.close()
+
+
+def create_with_raw_payload(payload: bytes) -> str:
+    """Creates a task with a payload that Python itself cannot serialize. Returns its id."""
+    body = b'{"payload":' + payload + b"}"
+    request = urllib.request.Request(f"{server.url}/v1/lifecycles/{TASK}/records", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as response:
+        return str(json.load(response)["id"])
 
 
 class WorkerTest(unittest.TestCase):
@@ -71,6 +81,26 @@ class WorkerTest(unittest.TestCase):
             good, bad = self.client.create(TASK, payload="21"), self.client.create(TASK, payload="x")
             wait_for_state(self.client, good.id, "done")
             self.assertEqual(wait_for_state(self.client, bad.id, "dead").fields["code"], "BAD_PAYLOAD")
+        self.assertEqual(self.client.effect(good.id).result, 42)
+
+    def test_payload_that_python_cannot_parse_fails_its_job_alone(self) -> None:
+        """In one lease answer, and as a large payload that is downloaded."""
+        digits = b"1" * 5_000
+        small, large = b'{"n":' + digits + b"}", b'["' + b"x" * 100_000 + b'",' + digits + b"]"
+        bad = [create_with_raw_payload(payload) for payload in (small, large)]
+        good = self.client.create(TASK, payload={"n": 21})
+        started: list[Any] = []
+
+        def double(job: Job[Any]) -> int:
+            payload = job.payload
+            started.append(job.id)
+            return int(payload["n"]) * 2
+
+        with self.run_worker(double, concurrency=3):
+            wait_for_state(self.client, good.id, "done")
+            for job in bad:
+                self.assertEqual(wait_for_state(self.client, job, "dead").fields["code"], "BAD_PAYLOAD")
+        self.assertEqual(started, [good.id])
         self.assertEqual(self.client.effect(good.id).result, 42)
 
     def test_jobs_run_concurrently(self) -> None:

@@ -181,6 +181,8 @@ export class Client {
     const headers = { "idempotency-key": idempotencyKey };
     const response = await this.#transport.sendForJson({ method: "POST", path: "/v1/leases", body, headers, timeout, signal });
     return (response as { executions: LeaseResponseItem[] }).executions.map((item) => {
+      // Each job on its own: an unreadable payload must not cost the others their leases.
+      if (hasInfiniteNumber(item)) return { ...item, payload: undefined, payload_error: INFINITE_NUMBER, needs_payload_fetch: false };
       if (typeof item.payload_base64 === "string") {
         return { ...item, payload: fromBase64(item.payload_base64), needs_payload_fetch: false };
       }
@@ -316,14 +318,34 @@ export class Client {
 
 /**
  * Returns the value if the payload is JSON, otherwise the bytes. Ignores the content type, because the server does not inspect large
- * payloads.
+ * payloads. Throws a `PayloadError` if JavaScript cannot represent a number in it.
  */
 export function parsePayload(payload: Uint8Array): unknown {
+  let value: unknown;
   try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(payload)) as unknown;
+    value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(payload)) as unknown;
   } catch {
     return payload;
   }
+  if (hasInfiniteNumber(value)) throw new PayloadError(INFINITE_NUMBER);
+  return value;
+}
+
+/** A payload is JSON, but JavaScript cannot represent it. */
+export class PayloadError extends RangeError {}
+
+/** The number is part of a payload, so it is not quoted. */
+const INFINITE_NUMBER = "the payload has a number that is too large for JavaScript";
+
+/** `JSON.parse` reads a number beyond the range of doubles as infinite. */
+function hasInfiniteNumber(root: unknown): boolean {
+  const open: unknown[] = [root];
+  while (open.length > 0) {
+    const value = open.pop();
+    if (typeof value === "number" && !Number.isFinite(value)) return true;
+    if (typeof value === "object" && value !== null) for (const part of Object.values(value)) open.push(part);
+  }
+  return false;
 }
 
 type LeaseResponseItem = Omit<LeasedJob, "needs_payload_fetch"> & { readonly payload_base64?: string | null };

@@ -28,7 +28,7 @@ export interface EventRequest {
   idempotencyKey?: string;
 }
 
-/** The length of a lease in milliseconds. Default: that of the lifecycle. */
+/** The length of a lease in milliseconds. Default: that of the lifecycle, with a heartbeat that of the lease. */
 export interface LeaseLength {
   lease?: number;
 }

@@ -71,6 +71,8 @@ export interface LeasedJob {
   readonly record: Record;
   /** The JSON value or the bytes. Undefined if there is no payload, or if it is too large for the response. */
   readonly payload?: unknown;
+  /** Why the payload cannot be parsed; it is undefined then. The worker fails such a job for good. */
+  readonly payload_error?: string;
   /** Whether the payload is too large for the response. `Client.payload` downloads it. */
   readonly needs_payload_fetch: boolean;
   /** W3C trace context, if the creator of the job sent one. */

@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { hostname } from "node:os";
 
-import { Client, parsePayload, type ClientOptions } from "./client.js";
+import { Client, parsePayload, PayloadError, type ClientOptions } from "./client.js";
 import { JobCounters } from "./counters.js";
 import {
   AlreadyCommittedError,
@@ -331,6 +331,7 @@ export class Worker {
   }
 
   async #preparePayload(job: Job, leased: LeasedJob, decode: RegisteredHandler["decode"]): Promise<void> {
+    if (leased.payload_error !== undefined) throw new TerminalFailure("BAD_PAYLOAD", leased.payload_error);
     if (leased.needs_payload_fetch) job.payload = await this.#fetchPayload(job);
     if (decode === undefined) return;
     try {
@@ -352,11 +353,19 @@ export class Worker {
         throw error instanceof OncewardError ? new RetryableFailure("PAYLOAD_UNAVAILABLE", formatError(error)) : error;
       });
       if (expectedHash === undefined || createHash("sha256").update(payload).digest("hex") === expectedHash) {
-        return parsePayload(payload);
+        return this.#parsePayload(payload);
       }
       this.#log(`job ${job.id}: the downloaded payload does not match its hash`);
     }
     throw new RetryableFailure("PAYLOAD_UNAVAILABLE", "the downloaded payload does not match its hash");
+  }
+
+  #parsePayload(payload: Uint8Array): unknown {
+    try {
+      return parsePayload(payload);
+    } catch (error) {
+      throw error instanceof PayloadError ? new TerminalFailure("BAD_PAYLOAD", error.message) : error;
+    }
   }
 
   /** Yields a job whose handler does not end. The handler's result is discarded. */

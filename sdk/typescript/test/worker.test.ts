@@ -92,6 +92,33 @@ describe("a worker", () => {
     await running;
   });
 
+  it("fails a job alone whose payload JavaScript cannot parse", async () => {
+    const digits = "1".repeat(5_000);
+    const createRaw = async (payload: string): Promise<string> => {
+      const [headers, body] = [{ "content-type": "application/json" }, `{"payload":${payload}}`];
+      const response = await fetch(`${server.url}/v1/lifecycles/${TASK}/records`, { method: "POST", headers, body });
+      return ((await response.json()) as { id: string }).id;
+    };
+    // In one lease answer, and as a large payload that is downloaded.
+    const bad = [await createRaw(`{"n":${digits}}`), await createRaw(`["${"x".repeat(100_000)}",${digits}]`)];
+    const good = await client.create(TASK, { payload: { n: 21 } });
+    const started: string[] = [];
+    const double: Handler<{ n: number }> = (job) => {
+      started.push(job.id);
+      return job.payload.n * 2;
+    };
+    await runWorker(
+      double,
+      async () => {
+        await waitForState(client, good.id, "done");
+        for (const id of bad) assert.equal((await waitForState(client, id, "dead")).fields["code"], "BAD_PAYLOAD");
+      },
+      { concurrency: 3 },
+    );
+    assert.deepEqual(started, [good.id]);
+    assert.equal((await client.effect(good.id)).result, 42);
+  });
+
   it("runs jobs concurrently", async () => {
     let arrived = 0;
     const allArrived = new OneShotEvent();

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -12,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 from .connection import AbortHandle
 from .errors import Failure, OncewardError, error_from_problem
+from .json_parser import OVERSIZED_NUMBER_MESSAGE, has_oversized_number, parse_json
 from .requests import EventRequest, NewRecord, Report, new_idempotency_key, omit_none, to_millis
 from .retry_policy import RetryPolicy, RetryTimer, is_problem_retryable
 from .stream import LogStream
@@ -229,8 +229,15 @@ class Client:
             {"Idempotency-Key": idempotency_key},
             timeout=(response_timeout or self.retry_policy.response_timeout) + max_wait,
             abort_handle=abort_handle,
-        ).json()
-        return [LeasedJob.from_json(item) for item in response["executions"]]
+        )
+        # Each job on its own: an unreadable payload must not cost the others their leases.
+        value, has_oversized = response.parse_json()
+        return [
+            LeasedJob.from_json(
+                item, OVERSIZED_NUMBER_MESSAGE if has_oversized and has_oversized_number(item) else None
+            )
+            for item in value["executions"]
+        ]
 
     def start(self, execution: str, token: int) -> ReportResult:
         return self.report(Report.start(execution, token))
@@ -353,11 +360,18 @@ class Client:
 
 def parse_payload(payload: bytes) -> Any:
     """Returns the value if the payload is JSON, otherwise the bytes. Ignores the content type, because the server does not inspect
-    large payloads."""
+    large payloads. Raises `PayloadError` if Python cannot represent a number in it."""
     try:
-        return json.loads(payload)
+        value, has_oversized = parse_json(payload)
     except ValueError:
         return payload
+    if has_oversized:
+        raise PayloadError(OVERSIZED_NUMBER_MESSAGE)
+    return value
+
+
+class PayloadError(ValueError):
+    """A payload is JSON, but Python cannot represent it."""
 
 
 def _path_segment(text: str) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from .errors import JobStoppedError
+from .errors import JobStoppedError, TerminalFailure
 from .types import LeasedJob, Record
 
 P = TypeVar("P")
@@ -86,12 +86,19 @@ class Job(Generic[P]):
     def payload(self) -> P:
         """The JSON value or the bytes, or the result of the handler's `decode`. A large payload is downloaded on first use."""
         if not self._is_decoded:
+            if self._leased.payload_error is not None:
+                raise TerminalFailure("BAD_PAYLOAD", self._leased.payload_error)
             payload = self._leased.payload
             if self._leased.unfetched_payload_bytes is not None:
                 payload = self._runner.fetch_payload(self.record)
             self._payload = payload if self._decode is None else self._decode(payload)
             self._is_decoded = True
         return self._payload  # type: ignore[return-value]
+
+    @property
+    def payload_error(self) -> str | None:
+        """For the worker: why the payload cannot be parsed."""
+        return self._leased.payload_error
 
     @property
     def should_stop(self) -> bool:

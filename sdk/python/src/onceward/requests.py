@@ -73,7 +73,7 @@ class Report:
 
     @staticmethod
     def heartbeat(execution: str, token: int, lease: float | None = None) -> Report:
-        """Extends the lease by `lease` seconds (default: the lifecycle's length)."""
+        """Extends the lease by `lease` seconds (default: the length with which the job was leased)."""
         return Report(execution, token, "heartbeat", omit_none(lease_ms=to_millis(lease)))
 
     @staticmethod

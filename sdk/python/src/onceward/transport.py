@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from .connection import AbortHandle, Connection, is_closed_by_peer
 from .errors import UnreachableError, error_from_problem
+from .json_parser import parse_json
 from .types import Problem
 
 #: Idle connections in the pool. More are closed after use.
@@ -29,8 +30,12 @@ class Response:
         return next((value for key, value in self.headers.items() if key.lower() == name), None)
 
     def json(self) -> Any:
+        return self.parse_json()[0]
+
+    def parse_json(self) -> tuple[Any, bool]:
+        """Returns the value, and whether an `OversizedNumber` is in it."""
         try:
-            return json.loads(self.body)
+            return parse_json(self.body)
         except ValueError as error:
             raise UnreachableError(f"the response is not JSON (status {self.status})") from error
 

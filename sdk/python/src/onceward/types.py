@@ -144,6 +144,8 @@ class LeasedJob:
     record: Record
     #: The JSON value or the bytes. None if there is no payload, or if it is too large for the response.
     payload: Any
+    #: Why the payload cannot be parsed; it is None then. The worker fails such a job for good.
+    payload_error: str | None
     #: The size of a payload that is too large for the response. `Client.payload` downloads it.
     unfetched_payload_bytes: int | None
     #: W3C trace context, if the creator of the job sent one.
@@ -154,7 +156,7 @@ class LeasedJob:
     raw: JsonObject = field(repr=False, compare=False)
 
     @staticmethod
-    def from_json(body: JsonObject) -> LeasedJob:
+    def from_json(body: JsonObject, payload_error: str | None = None) -> LeasedJob:
         payload, unfetched_bytes, expires_in_ms = body.get("payload"), None, body.get("expires_in_ms")
         if body.get("payload_base64") is not None:
             payload = base64.b64decode(body["payload_base64"])
@@ -168,7 +170,8 @@ class LeasedJob:
             attempt=body["attempt"],
             expires_at=parse_time(body["expires_at"]),
             record=Record.from_json(body["record"]),
-            payload=payload,
+            payload=payload if payload_error is None else None,
+            payload_error=payload_error,
             unfetched_payload_bytes=unfetched_bytes,
             traceparent=body.get("traceparent"),
             expires_in=None if expires_in_ms is None else expires_in_ms / 1000,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
-from .client import Client, parse_payload
+from .client import Client, PayloadError, parse_payload
 from .connection import AbortHandle
 from .errors import (
     AlreadyCommittedError,
@@ -389,7 +389,7 @@ class Worker:
         handler, decode = self._handlers[job.lifecycle]
         execution, token = job.execution, job.token
         try:
-            if decode is not None:
+            if decode is not None or job.payload_error is not None:
                 self._decode_payload(job)
             result = handler(job)
         except (LeaseLostError, AlreadyCommittedError) as error:
@@ -410,7 +410,7 @@ class Worker:
     def _decode_payload(self, job: Job[Any]) -> None:
         try:
             job.payload
-        except OncewardError:
+        except (OncewardError, Failure):
             raise
         except Exception as error:
             raise TerminalFailure("BAD_PAYLOAD", f"{type(error).__name__}: {error}") from error
@@ -438,6 +438,9 @@ class Worker:
                     raise JobStoppedError("no_payload") from error
                 raise RetryableFailure("PAYLOAD_UNAVAILABLE", str(error)) from error
             if expected_hash is None or hashlib.sha256(payload).hexdigest() == expected_hash:
-                return parse_payload(payload)
+                try:
+                    return parse_payload(payload)
+                except PayloadError as error:
+                    raise TerminalFailure("BAD_PAYLOAD", str(error)) from error
             log.warning("job %s: the downloaded payload does not match its hash", record.id)
         raise RetryableFailure("PAYLOAD_UNAVAILABLE", "the downloaded payload does not match its hash")
