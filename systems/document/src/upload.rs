@@ -29,7 +29,9 @@ use crate::{JOB_LIFECYCLE, UploadLimits};
 
 pub(crate) const UPLOAD_PATH: &str = "/document/upload";
 
-const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("client-request-id");
+/// Two spellings of one header; a request has one of them.
+static REQUEST_ID_HEADERS: [HeaderName; 2] =
+    [HeaderName::from_static("client-request-id"), HeaderName::from_static("x-client-request-id")];
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(upload))
@@ -65,9 +67,9 @@ impl UploadState {
 /// The body is the document: 1 byte to 100 MB of any content. The upload creates a job, which is processed once it is
 /// submitted.
 ///
-/// `Client-Request-Id` is chosen by the caller. If the same caller repeats it, the answer is 200 with the existing job
-/// in its current state, and the new bytes are discarded. If that job has been pruned, the answer is 410. An
-/// interrupted upload creates nothing.
+/// `Client-Request-Id` (or `X-Client-Request-Id`) is chosen by the caller. If the same caller repeats it, the answer is
+/// 200 with the existing job in its current state, and the new bytes are discarded. If that job has been pruned, the
+/// answer is 410. An interrupted upload creates nothing.
 #[utoipa::path(
     post, path = "/document/upload", operation_id = "upload_document", tag = "document",
     params(("Client-Request-Id" = String, Header, description = "The caller's identifier of the upload", min_length = 1, max_length = 200)),
@@ -126,12 +128,14 @@ async fn upload(
 
 /// Returns the caller's `Client-Request-Id`, checked against the bounds of the field `requestId`.
 fn client_request_id<'a>(headers: &'a HeaderMap, lifecycle: &Lifecycle) -> Result<&'a str, Problem> {
-    if headers.get_all(&CLIENT_REQUEST_ID).iter().count() > 1 {
-        return Err(Problem::invalid_input("send exactly one header Client-Request-Id"));
-    }
-    let id = header_text(headers, &CLIENT_REQUEST_ID)?.ok_or_else(|| {
+    let mut found = REQUEST_ID_HEADERS.iter().filter(|name| headers.contains_key(*name));
+    let name = found.next().ok_or_else(|| {
         Problem::invalid_input("send a header Client-Request-Id with your own identifier of the upload")
     })?;
+    if found.next().is_some() || headers.get_all(name).iter().count() > 1 {
+        return Err(Problem::invalid_input("send exactly one header Client-Request-Id or X-Client-Request-Id"));
+    }
+    let id = header_text(headers, name)?.unwrap_or_default();
     let field = lifecycle.field_index("requestId").and_then(|slot| lifecycle.fields.get(usize::from(slot)));
     let (min_chars, max_chars) = field.and_then(|field| field.bounds.size).unwrap_or((0, u64::MAX));
     let characters = u64::try_from(id.chars().count()).unwrap_or(u64::MAX);

@@ -98,6 +98,8 @@ fn invalid_upload_creates_no_job() {
     send(&[BINARY_CONTENT_TYPE, name], b"").assert_problem(422, "invalid_input");
     send(&[BINARY_CONTENT_TYPE], b"x").assert_problem(422, "invalid_input");
     send(&[BINARY_CONTENT_TYPE, ("client-request-id", "")], b"x").assert_problem(422, "invalid_input");
+    let prefixed = ("x-client-request-id", "a");
+    send(&[BINARY_CONTENT_TYPE, name, prefixed], b"x").assert_problem(422, "invalid_input");
     send(&[BINARY_CONTENT_TYPE, ("client-request-id", &"n".repeat(201))], b"x").assert_problem(422, "invalid_input");
     send(&[BINARY_CONTENT_TYPE, name, ("client-request-id", "b")], b"x").assert_problem(422, "invalid_input");
     send(&[JSON_CONTENT_TYPE, name], b"{}").assert_problem(415, "octet_stream_required");
@@ -109,6 +111,8 @@ fn invalid_upload_creates_no_job() {
     let listed = server.get(&server.operator, "/v1/records?lifecycle=document.job").json();
     assert_eq!(listed["records"], json!([]));
     assert_eq!(send(&[BINARY_CONTENT_TYPE, ("client-request-id", &"n".repeat(200))], b"x").status, 201);
+    assert_eq!(send(&[BINARY_CONTENT_TYPE, prefixed], b"x").status, 201);
+    assert_eq!(send(&[BINARY_CONTENT_TYPE, name], b"x").status, 200, "the same id");
 }
 
 /// A declared size is refused before the body, an undeclared one once it exceeds the limit.
