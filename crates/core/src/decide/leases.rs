@@ -12,12 +12,12 @@ use super::halt::{DecideResult, Halt, LEASE_LOST_REASON, lease_lost_refusal, rec
 use super::input;
 use super::operation::FailureReport;
 use super::plan::{EventContext, NoMatch};
-use super::readiness::ready_from;
+use super::readiness::{reads_retry_after, ready_from};
 use super::snapshot::{CounterKey, ReadKey, canonical_key_parts, concurrency_key};
 use super::visibility::reads_everything;
 use crate::bounds;
-use crate::expr::{ErrorPart, PathRoot, eval, referenced_paths};
-use crate::model::{ErrorTable, EventKind, Lifecycle};
+use crate::expr::eval;
+use crate::model::ErrorTable;
 use crate::plural::count_noun;
 use crate::record::{AbortReason, ClassifiedFailure, Execution, ExecutionStatus, FencingToken, Record};
 use crate::time::{Duration, Time};
@@ -478,16 +478,6 @@ fn classify_failure(table: &ErrorTable, report: &FailureReport) -> ClassifiedFai
         retryable,
         retry_after: report.retry_after.map(|delay| delay.clamp(Duration::ZERO, bounds::MAX_RETRY_AFTER)),
     }
-}
-
-/// Whether a `fail` transition decides itself when the job is retried. If none does, the engine keeps the worker's delay.
-fn reads_retry_after(lifecycle: &Lifecycle) -> bool {
-    lifecycle.transitions(EventKind::Fail).iter().any(|transition| {
-        let formulas = transition.when.iter().chain(transition.set.iter().map(|(_, formula)| formula));
-        formulas
-            .flat_map(|formula| referenced_paths(&formula.expr))
-            .any(|path| path.root == PathRoot::Error(ErrorPart::RetryAfter))
-    })
 }
 
 /// Cuts a worker's text to the bound for strings.

@@ -2,8 +2,8 @@
 //! does not scan records.
 
 use super::snapshot::{ConcurrencyKey, concurrency_key};
-use crate::expr::{EvalEnv, EvalFault, EvalStop, FaultKind, RecordSource, eval};
-use crate::model::{LinkDef, StateReadiness};
+use crate::expr::{ErrorPart, EvalEnv, EvalFault, EvalStop, FaultKind, PathRoot, RecordSource, eval, referenced_paths};
+use crate::model::{EventKind, Lifecycle, LinkDef, StateReadiness};
 use crate::record::{Actor, Record};
 use crate::time::Time;
 use crate::value::{RecordId, Value};
@@ -61,6 +61,16 @@ pub(super) fn ready_from(record: &Record) -> Option<Time> {
     };
     let retry_at = record.execution.as_ref().and_then(|execution| execution.aborted.as_ref()?.retry_at);
     Some(retry_at.map_or(from_state, |retry_at| retry_at.max(from_state)))
+}
+
+/// Whether a `fail` transition decides itself when the job is retried. If none does, the engine keeps the worker's delay.
+pub(super) fn reads_retry_after(lifecycle: &Lifecycle) -> bool {
+    lifecycle.transitions(EventKind::Fail).iter().any(|transition| {
+        let formulas = transition.when.iter().chain(transition.set.iter().map(|(_, formula)| formula));
+        formulas
+            .flat_map(|formula| referenced_paths(&formula.expr))
+            .any(|path| path.root == PathRoot::Error(ErrorPart::RetryAfter))
+    })
 }
 
 /// Returns the record's concurrency key if the jobs of the key run in order, oldest first.
