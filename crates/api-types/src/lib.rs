@@ -23,6 +23,7 @@ mod problem;
 mod prune;
 mod record;
 mod report;
+mod webhook_secret;
 mod worker;
 
 pub use account::{Account, AccountEntry, Accounts, Counterparty, Statement};
@@ -45,4 +46,5 @@ pub use record::{CreateBatchItem, CreateBatchResult, NewRecord, NewRecordBatch, 
 pub use report::{
     FailureReport, NewReport, NewReportBatch, ReportBatchItem, ReportBatchResult, ReportKind, ReportResult,
 };
+pub use webhook_secret::WebhookSecretJson;
 pub use worker::{Worker, Workers};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use onceward_core::count_noun;
 use onceward_core::decide::Refusal;
+use onceward_core::time::Time;
 use onceward_store::StoreError;
 
 use crate::objects::ObjectError;
@@ -78,6 +79,12 @@ pub enum EngineError {
     ApiKeyNotFound,
     #[error("the database has the maximum of {max_keys} live API keys; revoke unused ones")]
     TooManyApiKeys { max_keys: usize },
+    /// The owner's webhook secret was rotated less than a day ago.
+    #[error(
+        "the webhook secret was rotated recently, and the previous one still signs until {until}; use the current secret, or \
+         rotate it after that time"
+    )]
+    SecretRotationPending { until: Time },
     /// The stored API keys contradict each other. The engine authenticates no caller.
     #[error("the API keys in the database are inconsistent: {0}; run `onceward verify`")]
     ApiKeysInconsistent(String),
@@ -110,7 +117,10 @@ impl EngineError {
             | Self::BatchTooLarge { .. }
             | Self::NestingTooDeep { .. }
             | Self::InvalidApiKey(_) => 422,
-            Self::IdempotencyKeyInUse | Self::OperatorKeyRequired | Self::TooManyApiKeys { .. } => 409,
+            Self::IdempotencyKeyInUse
+            | Self::OperatorKeyRequired
+            | Self::TooManyApiKeys { .. }
+            | Self::SecretRotationPending { .. } => 409,
             Self::Pruned { .. } => 410,
             Self::Overloaded { .. } | Self::TooManyConflicts | Self::Closed => 503,
             Self::Store(error) => error.status(),
@@ -150,6 +160,7 @@ impl EngineError {
             Self::ApiKeyNotFound => "api_key_not_found",
             Self::TooManyApiKeys { .. } => "too_many_api_keys",
             Self::ApiKeysInconsistent(_) => "api_keys_inconsistent",
+            Self::SecretRotationPending { .. } => "secret_rotation_pending",
         }
     }
 
@@ -185,6 +196,7 @@ impl EngineError {
             | Self::OperatorKeyRequired
             | Self::ApiKeyNotFound
             | Self::TooManyApiKeys { .. }
+            | Self::SecretRotationPending { .. }
             | Self::ApiKeysInconsistent(_)
             | Self::Pruned { .. } => false,
         }

@@ -87,6 +87,7 @@ pub use api_keys::{ApiKeyCache, ApiKeys, BUILT_IN_ROLES, Identity, NewApiKey, Pl
 pub use checks::{CheckError, CheckRegistry, CheckRequest};
 pub use config::EngineConfig;
 pub use delivery::http::{HttpTransport, HttpTransportConfig};
+pub use delivery::webhook_secrets::{DeliverySignature, reveal_webhook_secret};
 pub use delivery::{DELIVERY_LIFECYCLE, DeliveryError, DeliveryRequest, DeliveryResponse, DeliveryTransport};
 pub use dispatch::{KeepWaiting, LeaseRequest, LeasedJob};
 pub use engine::Engine;
@@ -100,6 +101,7 @@ pub use objects::{
     GcReport, MAX_INLINE_PAYLOAD_BYTES, ObjectError, ObjectStorage, ObjectWriter, PayloadReader, PayloadUpload,
     StaleNames, UploadedPayload, collect_orphans, sample_missing_objects, verify_objects,
 };
+pub use onceward_http_client::{AllowedTarget, AllowedTargets};
 pub use queries::{ExecutionPage, HistoryPage};
 pub use relations::{RecordRelations, RelatedPage, RelatedRecord, RelationsQuery};
 pub use retention::RetentionPolicy;

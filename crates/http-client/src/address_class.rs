@@ -21,7 +21,7 @@ pub enum AddressClass {
 impl AddressClass {
     /// Returns the class of an address, or `None` if it is public.
     pub fn of(address: IpAddr) -> Option<Self> {
-        match address {
+        match embedded_ipv4(address) {
             IpAddr::V4(address) => Self::of_v4(address),
             IpAddr::V6(address) => Self::of_v6(address),
         }
@@ -46,16 +46,7 @@ impl AddressClass {
     }
 
     fn of_v6(address: Ipv6Addr) -> Option<Self> {
-        if let Some(inner) = address.to_ipv4_mapped() {
-            return Self::of_v4(inner);
-        }
-        let parts = address.segments();
-        match parts {
-            // NAT64: the last four octets are the IPv4 address.
-            [0x64, 0xff9b, 0, 0, 0, 0, ..] => {
-                let [.., a, b, c, d] = address.octets();
-                Self::of_v4(Ipv4Addr::new(a, b, c, d))
-            }
+        match address.segments() {
             [0x2001, 0xdb8, ..] | [0x3fff, 0..0x1000, ..] => Some(Self::Documentation),
             // Teredo and 6to4 embed other addresses; the rest is for protocols.
             [0x2001, 0..0x200, ..] | [0x2002, ..] => Some(Self::Reserved),
@@ -67,6 +58,22 @@ impl AddressClass {
             _ if address.is_loopback() => Some(Self::Loopback),
             _ => Some(Self::Reserved),
         }
+    }
+}
+
+/// Returns the IPv4 address inside an IPv6 one that reaches it (mapped, NAT64); any other address unchanged.
+pub(crate) fn embedded_ipv4(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(outer) = address else { return address };
+    if let Some(inner) = outer.to_ipv4_mapped() {
+        return inner.into();
+    }
+    match outer.segments() {
+        // NAT64: the last four octets are the IPv4 address.
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => {
+            let [.., a, b, c, d] = outer.octets();
+            Ipv4Addr::new(a, b, c, d).into()
+        }
+        _ => address,
     }
 }
 

@@ -67,7 +67,8 @@ where
 
     pub(crate) fn with_lookup(config: &HttpClientConfig, lookup: Lookup) -> Self {
         let connector = build_connector(config, lookup);
-        let HttpClientConfig { address_policy, idle_timeout, .. } = *config;
+        let idle_timeout = config.idle_timeout;
+        let address_policy = config.address_policy.clone();
         Self { pool: build_pool(&connector, idle_timeout), connector, address_policy, idle_timeout }
     }
 
@@ -82,7 +83,7 @@ where
     pub async fn send(&self, mut request: Request<B>, deadline: Instant) -> Result<Response<Incoming>, SendError> {
         move_credentials_to_header(&mut request);
         check_port(request.uri())?;
-        self.address_policy.check_literal(request.uri())?;
+        self.address_policy.check_uri(request.uri())?;
         let response = timeout_at(deadline, self.pool.request(request)).await;
         Ok(response.map_err(|_| SendError::Timeout)??)
     }
@@ -93,7 +94,7 @@ impl<B> Clone for HttpClient<B> {
         Self {
             pool: self.pool.clone(),
             connector: self.connector.clone(),
-            address_policy: self.address_policy,
+            address_policy: self.address_policy.clone(),
             idle_timeout: self.idle_timeout,
         }
     }
@@ -137,7 +138,7 @@ pub(crate) fn move_credentials_to_header<B>(request: &mut Request<B>) {
 }
 
 fn build_connector(config: &HttpClientConfig, lookup: Lookup) -> Connector {
-    let mut tcp = HttpConnector::new_with_resolver(PolicyResolver { policy: config.address_policy, lookup });
+    let mut tcp = HttpConnector::new_with_resolver(PolicyResolver { policy: config.address_policy.clone(), lookup });
     tcp.enforce_http(false);
     // A request is one small write; Nagle's algorithm would only delay it.
     tcp.set_nodelay(true);

@@ -6,6 +6,7 @@
 
 mod address_class;
 mod address_policy;
+mod allowed_target;
 mod client;
 mod error;
 mod resolver;
@@ -15,6 +16,7 @@ mod tls_roots;
 
 pub use address_class::AddressClass;
 pub use address_policy::{AddressPolicy, AddressRefused};
+pub use allowed_target::{AllowedTarget, AllowedTargets, InvalidTarget};
 pub use client::{HttpClient, HttpClientConfig, TcpKeepalive};
 pub use error::{SendError, root_cause};
 pub use tls_roots::{TlsRoots, TlsRootsError};

@@ -45,7 +45,7 @@ impl Service<Name> for PolicyResolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let policy = self.policy;
+        let policy = self.policy.clone();
         let lookup = (self.lookup)(name.clone());
         Box::pin(async move {
             let mut allowed = Vec::new();

@@ -15,7 +15,15 @@ use tower_service::Service as _;
 use crate::resolver::{Lookup, PolicyResolver};
 use crate::{AddressClass, AddressPolicy, HttpClient, HttpClientConfig, SendError, TlsRoots};
 
-const GUARDED: AddressPolicy = AddressPolicy::FromData { allow_private: false };
+fn guarded() -> AddressPolicy {
+    AddressPolicy::public_only()
+}
+
+/// Allows these targets only.
+fn only(targets: &[&str]) -> AddressPolicy {
+    let allowed_targets = targets.iter().map(|target| target.parse().expect("a target")).collect();
+    AddressPolicy::FromData { allow_public: false, allowed_targets }
+}
 
 fn config(address_policy: AddressPolicy) -> HttpClientConfig {
     HttpClientConfig {
@@ -68,13 +76,13 @@ fn lookup_of(addresses: &'static [&'static str]) -> (Lookup, Arc<AtomicUsize>) {
     (lookup, lookups)
 }
 
-/// Returns the class of the refused address, and whether the host is a literal one.
+/// Returns the class of the refused address, and whether the host is refused for good.
 #[track_caller]
-fn refused_class(host: &str, result: Result<Response<Incoming>, SendError>) -> (AddressClass, bool) {
+fn refused_class(host: &str, result: Result<Response<Incoming>, SendError>) -> (Option<AddressClass>, bool) {
     match result {
         Err(SendError::AddressRefused(refused)) => {
             assert_eq!(refused.to_string(), format!("the address of `{host}` is not allowed"));
-            (refused.class, refused.is_literal)
+            (refused.class, refused.is_final)
         }
         other => panic!("not refused: {other:?}"),
     }
@@ -86,7 +94,7 @@ const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 async fn address_from_data_is_refused_if_private() {
     let (address, connections) = start_server(OK).await;
     let port = address.port();
-    for (host, is_literal) in [
+    for (host, is_final) in [
         ("127.0.0.1", true),
         ("[::ffff:127.0.0.1]", true),
         ("localhost", false),
@@ -94,16 +102,16 @@ async fn address_from_data_is_refused_if_private() {
         ("127.1", false),
         ("0x7f.0.0.1", false),
     ] {
-        let result = get_with(GUARDED, &format!("http://{host}:{port}/")).await;
-        assert_eq!(refused_class(host, result), (AddressClass::Loopback, is_literal), "{host}");
+        let result = get_with(guarded(), &format!("http://{host}:{port}/")).await;
+        assert_eq!(refused_class(host, result), (Some(AddressClass::Loopback), is_final), "{host}");
     }
     for (host, class) in [
         ("169.254.169.254", AddressClass::LinkLocal),
         ("[fd00:ec2::254]", AddressClass::UniqueLocal),
         ("10.0.0.1", AddressClass::Private),
     ] {
-        let result = get_with(GUARDED, &format!("https://{host}/latest/meta-data/")).await;
-        assert_eq!(refused_class(host, result), (class, true), "{host}");
+        let result = get_with(guarded(), &format!("https://{host}/latest/meta-data/")).await;
+        assert_eq!(refused_class(host, result), (Some(class), true), "{host}");
     }
     assert_eq!(connections.load(Ordering::Relaxed), 0);
 }
@@ -111,13 +119,39 @@ async fn address_from_data_is_refused_if_private() {
 #[tokio::test]
 async fn private_address_is_reached_if_configured_or_allowed() {
     let (address, connections) = start_server(OK).await;
-    for policy in [AddressPolicy::Configured, AddressPolicy::FromData { allow_private: true }] {
+    for policy in [AddressPolicy::Configured, only(&["127.0.0.0/8"]), only(&["::1", "127.0.0.1"])] {
         for host in ["127.0.0.1", "localhost"] {
-            let response = get_with(policy, &format!("http://{host}:{}/", address.port())).await.expect("a response");
+            let response =
+                get_with(policy.clone(), &format!("http://{host}:{}/", address.port())).await.expect("a response");
             assert_eq!(response.status(), 204);
         }
     }
-    assert_eq!(connections.load(Ordering::Relaxed), 4);
+    assert_eq!(connections.load(Ordering::Relaxed), 6);
+}
+
+/// The name is allowed with all of its addresses, the network with all names.
+#[tokio::test]
+async fn only_allowed_targets_are_reached_if_public_ones_are_not_allowed() {
+    let (address, connections) = start_server(OK).await;
+    let url = |host: &str| format!("http://{host}:{}/", address.port());
+    for (targets, host, expected) in [
+        (&["hooks.internal"][..], "hooks.internal", Ok(())),
+        (&["127.0.0.0/8"], "hooks.internal", Ok(())),
+        (&["10.0.0.0/8"], "hooks.internal", Err((Some(AddressClass::Loopback), false))),
+        (&["other.internal"], "hooks.internal", Err((None, true))),
+        (&[], "hooks.internal", Err((None, true))),
+        (&["hooks.internal"], "127.0.0.1", Err((Some(AddressClass::Loopback), true))),
+        (&["127.0.0.1"], "8.8.8.8", Err((None, true))),
+    ] {
+        let (lookup, _) = lookup_of(&["127.0.0.1"]);
+        let client = HttpClient::with_lookup(&config(only(targets)), lookup);
+        let result = get(&client, &url(host), Duration::from_secs(10)).await;
+        match expected {
+            Ok(()) => assert_eq!(result.expect("a response").status(), 204, "{targets:?} {host}"),
+            Err(expected) => assert_eq!(refused_class(host, result), expected, "{targets:?} {host}"),
+        }
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 2);
 }
 
 /// The check and the connection use the same lookup.
@@ -125,7 +159,7 @@ async fn private_address_is_reached_if_configured_or_allowed() {
 async fn public_name_with_private_address_is_refused_after_one_lookup() {
     let (address, connections) = start_server(OK).await;
     let url = format!("http://hooks.example.org:{}/", address.port());
-    for (policy, expected) in [(GUARDED, 0), (AddressPolicy::Configured, 1)] {
+    for (policy, expected) in [(guarded(), 0), (AddressPolicy::Configured, 1)] {
         let (lookup, lookups) = lookup_of(&["127.0.0.1"]);
         let client = HttpClient::with_lookup(&config(policy), lookup);
         let result = get(&client, &url, Duration::from_secs(10)).await;
@@ -137,7 +171,7 @@ async fn public_name_with_private_address_is_refused_after_one_lookup() {
 #[tokio::test]
 async fn resolver_returns_only_public_addresses_of_name() {
     let (lookup, _) = lookup_of(&["10.0.0.1", "8.8.8.8", "::1", "2606:4700::1111"]);
-    let mut resolver = PolicyResolver { policy: GUARDED, lookup };
+    let mut resolver = PolicyResolver { policy: guarded(), lookup };
     let found = resolver.call("hooks.example.org".parse().expect("a name")).await.expect("public addresses");
     let found: Vec<String> = found.map(|address| address.ip().to_string()).collect();
     assert_eq!(found, ["8.8.8.8", "2606:4700::1111"]);
@@ -149,7 +183,7 @@ async fn invalid_port_is_an_error_before_lookup() {
     for (port, is_valid) in [("", true), (":", true), (":80", true), (":99999", false), (":8o", false)] {
         for host in ["hooks.example.org", "u:p@hooks.example.org"] {
             let (lookup, lookups) = lookup_of(&["127.0.0.1"]);
-            let client = HttpClient::with_lookup(&config(GUARDED), lookup);
+            let client = HttpClient::with_lookup(&config(guarded()), lookup);
             let result = get(&client, &format!("http://{host}{port}/"), Duration::from_secs(10)).await;
             assert_eq!(lookups.load(Ordering::Relaxed), usize::from(is_valid), "{host}{port}: {result:?}");
             assert_eq!(matches!(result, Err(SendError::Connect(_))), !is_valid, "{host}{port}: {result:?}");

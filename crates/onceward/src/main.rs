@@ -36,6 +36,7 @@ mod table;
 mod target;
 mod verify;
 mod watch;
+mod webhook_secret;
 mod work;
 
 use std::process::ExitCode;
@@ -78,6 +79,7 @@ enum CliCommand {
     Serve(serve::ServeArgs),
     Verify(verify::VerifyArgs),
     Watch(watch::WatchArgs),
+    WebhookSecret(webhook_secret::WebhookSecretArgs),
     Work(work::WorkArgs),
 }
 
@@ -120,6 +122,7 @@ fn main() -> ExitCode {
         CliCommand::Serve(serve) => serve.run(),
         CliCommand::Verify(verify) => verify.run(),
         CliCommand::Watch(watch) => watch.run(),
+        CliCommand::WebhookSecret(secret) => secret.run(),
         CliCommand::Work(work) => work.run(),
     };
     let status = result.unwrap_or_else(|error| {

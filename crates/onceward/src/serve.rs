@@ -13,7 +13,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use onceward_engine::{
-    CheckRegistry, Engine, EngineConfig, HttpTransport, HttpTransportConfig, ObjectStorage, RetentionPolicy,
+    AllowedTarget, CheckRegistry, Engine, EngineConfig, HttpTransport, HttpTransportConfig, ObjectStorage,
+    RetentionPolicy,
 };
 use onceward_server::{ServerConfig, Telemetry};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
@@ -81,9 +82,10 @@ pub(crate) struct ServeArgs {
     /// Maximum share of the slots for streams and long polls that one API key may use, in percent
     #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     key_share: u8,
-    /// Allow deliveries to loopback, private and other addresses that are not public; without it, they fail
-    #[arg(long, env = "ONCEWARD_ALLOW_PRIVATE_DELIVERIES", value_parser = clap::builder::FalseyValueParser::new())]
-    allow_private_deliveries: bool,
+    /// Host name, address or network (such as 10.0.0.0/8) to which deliveries may be sent although it is not public, also over http.
+    /// All other deliveries need https and a public address. Repeatable
+    #[arg(long, value_name = "HOST_OR_CIDR")]
+    allow_delivery_to: Vec<AllowedTarget>,
     /// Drain timeout: after SIGTERM or Ctrl-C, requests that are still running after this time are dropped
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_duration_or_days)]
     drain: Duration,
@@ -248,7 +250,7 @@ impl ServeArgs {
             return Ok(CommandStatus::Failure);
         }
         let transport = HttpTransport::new(HttpTransportConfig {
-            allow_private_addresses: self.allow_private_deliveries,
+            allowed_targets: self.allow_delivery_to.iter().cloned().collect(),
             ..HttpTransportConfig::default()
         });
         let (store, temp_storage) = self.open_store().await?;

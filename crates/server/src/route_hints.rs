@@ -52,8 +52,20 @@ const ROUTE_HINTS: &[(&[&str], &str, &str)] = &[
 const HEALTH_HINT: &str = "`GET /livez` checks that the server runs, `GET /readyz` that it can serve requests";
 
 /// First path segments of the server's routes below `/v1`.
-const V1_RESOURCES: [&str; 10] =
-    ["accounts", "events", "executions", "keys", "leases", "lifecycles", "prune", "records", "stream", "workers"];
+const V1_RESOURCES: [&str; 12] = [
+    "accounts",
+    "clock",
+    "events",
+    "executions",
+    "keys",
+    "leases",
+    "lifecycles",
+    "prune",
+    "records",
+    "stream",
+    "webhook-secret",
+    "workers",
+];
 
 pub(crate) async fn route_not_found(method: Method, uri: Uri) -> Problem {
     let detail = "no such route; /openapi.json lists all routes";

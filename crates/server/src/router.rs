@@ -30,6 +30,7 @@ pub(crate) fn engine_routes() -> OpenApiRouter<AppState> {
         .merge(routes::accounts::routes())
         .merge(routes::workers::routes())
         .merge(routes::api_keys::routes())
+        .merge(routes::webhook_secret::routes())
 }
 
 /// Adds fallbacks, authentication and telemetry. Middleware that needs the matched path goes here.

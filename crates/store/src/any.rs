@@ -33,6 +33,7 @@ use crate::read_set::ReadSet;
 use crate::sqlite::SqliteStore;
 use crate::stats::StoreStats;
 use crate::store::Store;
+use crate::webhook_secrets::{WebhookSecret, WebhookSecrets};
 use crate::workers::{LeaseCounts, WorkerSighting};
 
 /// One of the stores. Clones share the same store.
@@ -226,6 +227,19 @@ impl Store for AnyStore {
 
     async fn edit_api_keys(&self, edit: &Arc<ApiKeyEdit>) -> Result<ApiKeySaveResult, StoreError> {
         on_store!(self, store => store.edit_api_keys(edit).await)
+    }
+
+    async fn webhook_secrets(&self, owner: &str) -> Result<Option<WebhookSecrets>, StoreError> {
+        on_store!(self, store => store.webhook_secrets(owner).await)
+    }
+
+    async fn save_webhook_secrets(
+        &self,
+        owner: &str,
+        expected: Option<WebhookSecret>,
+        secrets: &WebhookSecrets,
+    ) -> Result<bool, StoreError> {
+        on_store!(self, store => store.save_webhook_secrets(owner, expected, secrets).await)
     }
 
     fn instance(&self) -> Option<Arc<str>> {

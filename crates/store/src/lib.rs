@@ -72,6 +72,7 @@ mod stats;
 mod store;
 mod symbols;
 mod value_json;
+mod webhook_secrets;
 mod workers;
 mod write_set;
 
@@ -110,4 +111,5 @@ pub use schema::SchemaStatus;
 pub use sqlite::{BackupError, BackupReport, SqliteScanner, SqliteStore, backup_database};
 pub use stats::{OldestReady, ReadyCount, StoreStats};
 pub use store::Store;
+pub use webhook_secrets::{WebhookSecret, WebhookSecrets};
 pub use workers::{LeaseCounts, WorkerName, WorkerSighting};

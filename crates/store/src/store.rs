@@ -29,6 +29,7 @@ use crate::prune::{
 use crate::query::{LeaseCandidate, LeaseQuery, ListQuery, PageLimit, RecordPage, StateCount, VersionCount};
 use crate::read_set::ReadSet;
 use crate::stats::StoreStats;
+use crate::webhook_secrets::{WebhookSecret, WebhookSecrets};
 use crate::workers::{LeaseCounts, WorkerSighting};
 
 /// A database of records and their log. It loads and saves and makes no decisions.
@@ -244,6 +245,18 @@ pub trait Store: Send + Sync {
         &self,
         edit: &Arc<ApiKeyEdit>,
     ) -> impl Future<Output = Result<ApiKeySaveResult, StoreError>> + Send;
+
+    /// Returns the secrets that sign an owner's deliveries; `None` before their first use.
+    fn webhook_secrets(&self, owner: &str) -> impl Future<Output = Result<Option<WebhookSecrets>, StoreError>> + Send;
+
+    /// Saves an owner's secrets if the stored current one is `expected`, or if there is none yet. Returns whether they
+    /// were saved.
+    fn save_webhook_secrets(
+        &self,
+        owner: &str,
+        expected: Option<WebhookSecret>,
+        secrets: &WebhookSecrets,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Returns the name of this instance, if no other running process can have the same name: either only one process
     /// can open the store, or the operator assigned the name. In-process workers lease under it (see

@@ -1,10 +1,10 @@
-//! Calls for operators: API keys, pruning and the clock.
+//! Calls that manage a server: API keys, webhook secrets, pruning and the clock.
 
 use std::time::Duration;
 
 use http::Method;
 use onceward_api_types::{
-    ApiKey, ApiKeys, ClockState, NewApiKeyBody, NewApiKeyJson, PruneBody, PruneReport, RevokedApiKey,
+    ApiKey, ApiKeys, ClockState, NewApiKeyBody, NewApiKeyJson, PruneBody, PruneReport, RevokedApiKey, WebhookSecretJson,
 };
 
 use crate::client::Client;
@@ -43,6 +43,18 @@ impl Client {
         }
         let api_request = ApiRequest { method: Method::DELETE, ..ApiRequest::get(format!("/v1/keys/{id}")) };
         self.send_json(&api_request).await
+    }
+
+    /// Returns the secret that signs the deliveries of the API key's owner.
+    pub async fn webhook_secret(&self) -> Result<WebhookSecretJson, ClientError> {
+        self.send_json(&ApiRequest::get("/v1/webhook-secret".to_owned())).await
+    }
+
+    /// Replaces the secret that signs the deliveries of the API key's owner. The call is never repeated, because the
+    /// server refuses a second rotation; [`webhook_secret`](Self::webhook_secret) returns the result of a lost one.
+    pub async fn rotate_webhook_secret(&self) -> Result<WebhookSecretJson, ClientError> {
+        let api_request = ApiRequest::post("/v1/webhook-secret/rotate".to_owned(), &serde_json::json!({}))?;
+        self.send_json(&ApiRequest { retry_safety: RetrySafety::Never, ..api_request }).await
     }
 
     /// Prunes ended records. Returns when pruning is complete.

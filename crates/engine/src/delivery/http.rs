@@ -9,50 +9,53 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, US
 use http::uri::{Scheme, Uri};
 use http::{Method, Request};
 use http_body_util::Full;
-use onceward_http_client::{AddressPolicy, HttpClient, HttpClientConfig, SendError, TlsRoots};
+use onceward_http_client::{AddressPolicy, AllowedTargets, HttpClient, HttpClientConfig, SendError, TlsRoots};
 use tokio::time::Instant;
 use tracing::debug;
 
 use crate::delivery::{DeliveryError, DeliveryRequest, DeliveryResponse, DeliveryTransport};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpTransportConfig {
     /// Covers the whole call, from the DNS lookup to the end of the response head.
     pub timeout: Duration,
-    /// Allows deliveries to loopback, private and other addresses that are not public. Callers may then choose hosts
-    /// that only this machine can reach, if they set the field that a lifecycle delivers to.
-    pub allow_private_addresses: bool,
+    /// Targets that may be private, and that may be reached by http. Callers may choose any of them, if they set the
+    /// field that a lifecycle delivers to. Other targets must be public and use https.
+    pub allowed_targets: AllowedTargets,
 }
 
 impl Default for HttpTransportConfig {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(30), allow_private_addresses: false }
+        Self { timeout: Duration::from_secs(30), allowed_targets: AllowedTargets::default() }
     }
 }
 
 /// Sends HTTP/1.1 POST requests. It follows no redirect, uses no proxy, and reads only the response head.
-///
-/// Each message has the headers `Idempotency-Key` (the same on every attempt), `Onceward-Source` and
-/// `Onceward-Attempt`; its body is JSON.
+/// docs/deliveries.md lists the headers of a message; its body is JSON.
 #[derive(Clone, Debug)]
 pub struct HttpTransport {
-    client: HttpClient,
+    https_client: HttpClient,
+    /// Reaches allowed targets only.
+    http_client: HttpClient,
     timeout: Duration,
 }
 
 impl HttpTransport {
     /// If the root certificates cannot be loaded, it logs a warning, and deliveries over https fail.
     pub fn new(config: HttpTransportConfig) -> Self {
-        let HttpTransportConfig { timeout, allow_private_addresses } = config;
-        let client = HttpClient::new(&HttpClientConfig {
-            address_policy: AddressPolicy::FromData { allow_private: allow_private_addresses },
-            tls_roots: TlsRoots::system_or_none(),
-            connect_timeout: timeout,
-            // The response body is not read, so no connection can be reused.
-            idle_timeout: None,
-            keepalive: None,
-        });
-        Self { client, timeout }
+        let HttpTransportConfig { timeout, allowed_targets } = config;
+        let client = |allow_public, tls_roots| {
+            HttpClient::new(&HttpClientConfig {
+                address_policy: AddressPolicy::FromData { allow_public, allowed_targets: allowed_targets.clone() },
+                tls_roots,
+                connect_timeout: timeout,
+                // The response body is not read, so no connection can be reused.
+                idle_timeout: None,
+                keepalive: None,
+            })
+        };
+        let https_client = client(true, TlsRoots::system_or_none());
+        Self { https_client, http_client: client(false, TlsRoots::none()), timeout }
     }
 }
 
@@ -61,22 +64,21 @@ impl DeliveryTransport for HttpTransport {
         let deadline = Instant::now() + self.timeout;
         let delivery = Arc::clone(&message.idempotency_key);
         let request = http_request(message)?;
-        match self.client.send(request, deadline).await {
+        let is_https = request.uri().scheme() == Some(&Scheme::HTTPS);
+        let client = if is_https { &self.https_client } else { &self.http_client };
+        match client.send(request, deadline).await {
             Ok(response) => {
                 let retry_after = parse_retry_after(response.headers());
                 Ok(DeliveryResponse { status: response.status().as_u16(), retry_after })
             }
             Err(SendError::AddressRefused(refused)) => {
-                debug!(%delivery, class = %refused.class, is_literal = refused.is_literal, "delivery address was refused");
+                debug!(%delivery, class = ?refused.class, is_final = refused.is_final, "delivery address was refused");
+                let host = &refused.host;
                 let reason = format!(
-                    "{refused}: deliveries need a public address, unless the server runs with --allow-private-deliveries"
+                    "{refused}: deliveries need https and a public address, unless the server runs with --allow-delivery-to {host}"
                 );
-                // A resolver may be wrong for a while (split DNS, a failing uplink), but a literal address stays refused.
-                Err(if refused.is_literal {
-                    DeliveryError::Permanent(reason)
-                } else {
-                    DeliveryError::Retryable(reason)
-                })
+                // A resolver may be wrong for a while (split DNS, a failing uplink).
+                Err(if refused.is_final { DeliveryError::Permanent(reason) } else { DeliveryError::Retryable(reason) })
             }
             Err(SendError::Connect(error)) if error.kind() == ErrorKind::InvalidInput => {
                 Err(DeliveryError::Permanent(error.to_string()))
@@ -104,6 +106,9 @@ fn http_request(message: DeliveryRequest) -> Result<Request<Full<Bytes>>, Delive
     headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert("idempotency-key", header_value(&message.idempotency_key)?);
+    headers.insert("webhook-id", header_value(&message.idempotency_key)?);
+    headers.insert("webhook-timestamp", message.signature.timestamp.into());
+    headers.insert("webhook-signature", header_value(&message.signature.signatures)?);
     headers.insert("onceward-source", header_value(&message.source_record)?);
     headers.insert("onceward-attempt", message.attempt.into());
     Ok(request)

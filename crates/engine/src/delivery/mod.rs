@@ -5,6 +5,7 @@
 //! and end. This module leases such jobs and sends them.
 
 pub(crate) mod http;
+pub(crate) mod webhook_secrets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,9 @@ use onceward_core::time::Duration as Span;
 use onceward_store::Store;
 use serde_json::json;
 
+use self::webhook_secrets::DeliverySignature;
 use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::in_process_worker::{JobResult, WorkerConfig, WorkerHandle, WorkerJob};
 
 /// The built-in lifecycle of deliveries.
@@ -35,6 +38,7 @@ pub struct DeliveryRequest {
     /// Attempt number, from 1.
     pub attempt: u64,
     pub body: Arc<[u8]>,
+    pub signature: DeliverySignature,
 }
 
 /// The receiver's response.
@@ -70,10 +74,16 @@ impl<S: Store + 'static> Engine<S> {
             actor: Actor::new(DELIVERY_LIFECYCLE, &["worker"]),
             ..WorkerConfig::for_lifecycle(DELIVERY_LIFECYCLE)
         };
-        let transport = Arc::new(transport);
+        let (shared, transport) = (Arc::clone(&self.shared), Arc::new(transport));
         self.work(config, move |job| {
-            let post = Arc::clone(&transport);
-            async move { job_result(post.send(delivery_request(&job)).await) }
+            let (shared, transport) = (Arc::clone(&shared), Arc::clone(&transport));
+            async move {
+                match delivery_request(&shared.store, &job).await {
+                    Ok(request) => job_result(transport.send(request).await),
+                    // Nothing was sent, so the attempt does not count.
+                    Err(error) => Err(FailureReport::new("yielded", error.code())),
+                }
+            }
         })
     }
 }
@@ -83,17 +93,19 @@ pub(crate) fn is_dead_delivery(record: &Record) -> bool {
     *record.lifecycle.name == *DELIVERY_LIFECYCLE && **record.state_name() == *"dead"
 }
 
-fn delivery_request(job: &WorkerJob) -> DeliveryRequest {
+async fn delivery_request(store: &impl Store, job: &WorkerJob) -> Result<DeliveryRequest, EngineError> {
     let text = |name: &str| -> Arc<str> { job.field(name).as_str().unwrap_or_default().into() };
     let body = job.payload.clone().unwrap_or_default();
-    let idempotency_key = job.record.id.to_string().into();
-    DeliveryRequest {
+    let idempotency_key: Arc<str> = job.record.id.to_string().into();
+    let signature = webhook_secrets::sign(store, &job.record.owner, &idempotency_key, &body).await?;
+    Ok(DeliveryRequest {
         url: text("to"),
         idempotency_key,
         source_record: text("source"),
         attempt: job.record.attempt,
         body,
-    }
+        signature,
+    })
 }
 
 /// Maps the response to the job's result: 2xx acknowledges; 410 is permanent; any other status is retried, because

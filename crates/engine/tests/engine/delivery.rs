@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onceward_core::decide::Call;
-use onceward_core::record::Record;
+use onceward_core::record::{Actor, Record};
 use onceward_core::value::{RecordId, Value};
 use onceward_engine::{
     DELIVERY_LIFECYCLE, DeliveryError, DeliveryRequest, DeliveryResponse, DeliveryTransport, Engine, EngineConfig,
-    HttpTransport, HttpTransportConfig, Submission,
+    HttpTransport, HttpTransportConfig, Submission, reveal_webhook_secret,
 };
 use onceward_store::{AnyStore, Clock, ListQuery, Store};
 use onceward_testkit::user;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::support::http_receiver::{HttpReceiver, ReceiverReaction, loopback_transport};
+use crate::support::http_receiver::{HttpReceiver, ReceiverReaction, loopback_config, loopback_transport};
 use crate::support::{
     TEST_TIMEOUT, TempDir, block_on, config_without_polling, json_object, on_each_store, open_engine, open_sqlite,
     operator_actor, start_time,
@@ -179,7 +179,7 @@ fn delivery_survives_absent_hanging_and_flooding_receivers() {
         drop(absent);
         let from = create_letter(engine, &format!("http://{address}/hook")).await;
         write_letter(engine, from, "one").await;
-        let config = HttpTransportConfig { timeout: Duration::from_secs(2), allow_private_addresses: true };
+        let config = HttpTransportConfig { timeout: Duration::from_secs(2), ..loopback_config() };
         let worker = engine.start_deliveries(HttpTransport::new(config), 2);
         let tried = async {
             while last_error(&list_deliveries(engine).await[0]).is_empty() {
@@ -232,15 +232,22 @@ fn permanent_errors_are_dead_and_retry_after_is_honored() {
     });
 }
 
-/// A literal address is refused for good; a name may resolve to another address later. Their errors do not differ.
+/// The lookup judges a name, because it may resolve to another address later. All errors have the same text.
 #[test]
-fn delivery_to_private_address_is_dead_at_once_and_to_private_name_after_retries() {
+fn delivery_without_allowed_target_is_dead_at_once_and_name_with_private_address_after_retries() {
     on_each_store(config_without_polling(), async |engine, clock| {
         let receiver = HttpReceiver::start([]).await;
         let port = receiver.address.port();
-        let hosts = [("127.0.0.1", 1), ("localhost", 12), ("169.254.169.254", 1)];
-        for (host, _) in hosts {
-            let from = create_letter(engine, &format!("http://{host}:{port}/hook")).await;
+        let targets = [
+            ("http", "127.0.0.1", 1),
+            ("https", "127.0.0.1", 1),
+            ("https", "localhost", 12),
+            ("http", "localhost", 1),
+            ("http", "169.254.169.254", 1),
+            ("http", "8.8.8.8", 1),
+        ];
+        for (scheme, host, _) in targets {
+            let from = create_letter(engine, &format!("{scheme}://{host}:{port}/hook")).await;
             write_letter(engine, from, "one").await;
         }
         let guarded = HttpTransport::new(HttpTransportConfig::default());
@@ -248,11 +255,11 @@ fn delivery_to_private_address_is_dead_at_once_and_to_private_name_after_retries
         wait_until_settled(engine, clock).await;
         worker.close().await;
         assert!(receiver.received_calls().is_empty());
-        for (delivery, (host, attempts)) in list_deliveries(engine).await.iter().zip(hosts) {
-            assert_eq!((&**delivery.state_name(), delivery.attempt), ("dead", attempts), "{host}");
+        for (delivery, (scheme, host, attempts)) in list_deliveries(engine).await.iter().zip(targets) {
+            assert_eq!((&**delivery.state_name(), delivery.attempt), ("dead", attempts), "{scheme}://{host}");
             let expected = format!(
-                "the address of `{host}` is not allowed: deliveries need a public address, unless the server runs with \
-                 --allow-private-deliveries"
+                "the address of `{host}` is not allowed: deliveries need https and a public address, unless the server \
+                 runs with --allow-delivery-to {host}"
             );
             assert_eq!(last_error(delivery), expected);
         }
@@ -262,6 +269,76 @@ fn delivery_to_private_address_is_dead_at_once_and_to_private_name_after_retries
         engine.start_deliveries(loopback_transport(), 1);
         wait_until_settled(engine, clock).await;
         assert_eq!(receiver.bodies(), [letter_body("two")]);
+    });
+}
+
+/// Returns the signature of a received message with a secret, computed by another program.
+fn expected_signature(secret: &str, id: &str, timestamp: &str, body: &str) -> String {
+    let script = "import base64, hashlib, hmac, sys\n\
+                  secret, content = sys.argv[1:]\n\
+                  key = base64.b64decode(secret.removeprefix('whsec_'))\n\
+                  digest = hmac.new(key, content.encode(), hashlib.sha256).digest()\n\
+                  print('v1,' + base64.b64encode(digest).decode())";
+    let content = format!("{id}.{timestamp}.{body}");
+    let output = std::process::Command::new("python3").args(["-c", script, secret, &content]).output();
+    let output = output.expect("python3 runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text").trim().to_owned()
+}
+
+/// EXE-16: signed with the owner's secret, and after a rotation for a day with the previous one, too.
+#[test]
+fn delivery_is_signed_with_all_valid_secrets_of_its_owner() {
+    on_each_store(config_without_polling(), async |engine, clock| {
+        let receiver = HttpReceiver::start([]).await;
+        let from = create_letter(engine, &receiver.url()).await;
+        engine.start_deliveries(loopback_transport(), 1);
+        let check_last = async |text: &str, secrets: &[&str]| {
+            write_letter(engine, from, text).await;
+            wait_until_settled(engine, clock).await;
+            let call = receiver.received_calls().pop().expect("a call");
+            assert_eq!((&call.body, &call.webhook_id), (&letter_body(text), &call.idempotency_key));
+            assert_eq!(call.timestamp, (clock.now().micros() / 1_000_000).to_string());
+            let signed = |secret: &&str| expected_signature(secret, &call.webhook_id, &call.timestamp, &call.body);
+            let expected: Vec<String> = secrets.iter().map(signed).collect();
+            assert_eq!(call.signatures, expected.join(" "));
+        };
+        let first = engine.webhook_secrets(&user("ann")).await.expect("a secret");
+        assert_eq!(first.previous, None);
+        assert_eq!(engine.webhook_secrets(&user("ann")).await.expect("the same"), first);
+        assert_ne!(engine.webhook_secrets(&user("eve")).await.expect("another").current, first.current);
+        let first = reveal_webhook_secret(&first.current);
+        check_last("one", &[&first]).await;
+
+        let rotated = engine.rotate_webhook_secret(&user("ann")).await.expect("rotated");
+        let second = reveal_webhook_secret(&rotated.current);
+        assert_ne!(first, second);
+        check_last("two", &[&second, &first]).await;
+        let again = engine.rotate_webhook_secret(&user("ann")).await.expect_err("receivers may not know it yet");
+        assert_eq!((again.status(), again.code()), (409, "secret_rotation_pending"));
+        assert_eq!(engine.webhook_secrets(&user("ann")).await.expect("unchanged"), rotated);
+
+        let (_, until) = rotated.previous.expect("the first secret");
+        assert_eq!(until.micros() - clock.now().micros(), 24 * 60 * 60 * 1_000_000);
+        clock.set(until);
+        check_last("three", &[&second]).await;
+        engine.rotate_webhook_secret(&user("ann")).await.expect("the previous secret signs no longer");
+    });
+}
+
+#[test]
+fn webhook_secret_is_refused_without_permission_to_create_records_and_is_not_in_log() {
+    on_each_store(config_without_polling(), async |engine, _| {
+        for role in ["worker", "viewer", "metrics"] {
+            let actor = Actor::new("ann", &[role]);
+            for refused in [engine.webhook_secrets(&actor).await, engine.rotate_webhook_secret(&actor).await] {
+                assert_eq!(refused.expect_err(role).code(), "forbidden");
+            }
+        }
+        let before = engine.store().last_seq().await.unwrap();
+        engine.webhook_secrets(&user("ann")).await.expect("a secret");
+        engine.rotate_webhook_secret(&user("ann")).await.expect("rotated");
+        assert_eq!(engine.store().last_seq().await.unwrap(), before);
     });
 }
 

@@ -15,7 +15,8 @@ use onceward_store::{
     HistogramSnapshot, IdempotencyId, IdempotencyRecord, InboxCall, InboxReply, LeaseCandidate, LeaseCounts,
     LeaseQuery, LinkPage, LinkQuery, ListQuery, LogEntry, MemoryStore, PageLimit, PrunablePage, PrunableQuery,
     PruneRequest, PruneResult, PruneState, ReadSet, RecordPage, RecordWithReferrers, SaveResult, StateCount,
-    StatementPage, StatementQuery, Store, StoreError, StoreStats, VersionCount, WorkerSighting,
+    StatementPage, StatementQuery, Store, StoreError, StoreStats, VersionCount, WebhookSecret, WebhookSecrets,
+    WorkerSighting,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -203,6 +204,19 @@ impl<S: Store> Store for FaultyStore<S> {
 
     async fn upsert_workers(&self, seen: &[WorkerSighting]) -> Result<(), StoreError> {
         self.inner.upsert_workers(seen).await
+    }
+
+    async fn webhook_secrets(&self, owner: &str) -> Result<Option<WebhookSecrets>, StoreError> {
+        self.inner.webhook_secrets(owner).await
+    }
+
+    async fn save_webhook_secrets(
+        &self,
+        owner: &str,
+        expected: Option<WebhookSecret>,
+        secrets: &WebhookSecrets,
+    ) -> Result<bool, StoreError> {
+        self.inner.save_webhook_secrets(owner, expected, secrets).await
     }
 
     async fn workers(&self, limit: usize) -> Result<Vec<WorkerSighting>, StoreError> {

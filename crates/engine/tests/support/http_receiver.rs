@@ -11,7 +11,12 @@ use tokio::sync::Notify;
 
 /// A transport that may deliver to the receivers of this module, which listen on loopback.
 pub(crate) fn loopback_transport() -> HttpTransport {
-    HttpTransport::new(HttpTransportConfig { allow_private_addresses: true, ..HttpTransportConfig::default() })
+    HttpTransport::new(loopback_config())
+}
+
+pub(crate) fn loopback_config() -> HttpTransportConfig {
+    let allowed_targets = ["127.0.0.0/8", "localhost"].map(|target| target.parse().expect("a target"));
+    HttpTransportConfig { allowed_targets: allowed_targets.into_iter().collect(), ..HttpTransportConfig::default() }
 }
 
 #[derive(Clone, Debug)]
@@ -30,6 +35,9 @@ pub(crate) enum ReceiverReaction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReceivedCall {
     pub(crate) idempotency_key: String,
+    pub(crate) webhook_id: String,
+    pub(crate) timestamp: String,
+    pub(crate) signatures: String,
     pub(crate) attempt: String,
     pub(crate) body: String,
 }
@@ -110,6 +118,9 @@ impl HttpReceiver {
         assert!(head.starts_with("POST /hook HTTP/1.1\r\n"), "{head}");
         let call = ReceivedCall {
             idempotency_key: header_value(&head, "idempotency-key"),
+            webhook_id: header_value(&head, "webhook-id"),
+            timestamp: header_value(&head, "webhook-timestamp"),
+            signatures: header_value(&head, "webhook-signature"),
             attempt: header_value(&head, "onceward-attempt"),
             body,
         };

@@ -12,7 +12,7 @@ use onceward_engine::{VerifyReport, verify};
 use onceward_store::scan::Scan;
 use onceward_store::{
     ApiKey, ApiKeyEdit, ApiKeySaveResult, Clock, IdempotencyId, IdempotencyRecord, PayloadBytes, SaveResult,
-    SqliteScanner, SqliteStore, Store, WorkerName, WorkerSighting,
+    SqliteScanner, SqliteStore, Store, WebhookSecret, WebhookSecrets, WorkerName, WorkerSighting,
 };
 use onceward_testkit::random::{Rng, Simulation};
 use onceward_testkit::{operator, user, worker};
@@ -203,6 +203,8 @@ pub(crate) async fn fill_every_table<S: Store>(store: &S) -> Time {
     let name = WorkerName { holder: "bob".into(), worker: "w".into() };
     let seen = WorkerSighting { name, lifecycles: vec!["suite.task".into()], last_seen_at: later };
     store.upsert_workers(&[seen]).await.expect("the worker is stored");
+    let secrets = WebhookSecrets { current: WebhookSecret([7; 32]), previous: Some((WebhookSecret([8; 32]), later)) };
+    assert!(store.save_webhook_secrets("ann", None, &secrets).await.expect("the secrets are stored"));
     migrate_to_other_version(store, &[tasks[0], first]).await;
     add_api_keys(store, now).await;
     later

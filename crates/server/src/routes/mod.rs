@@ -16,4 +16,5 @@ pub(crate) mod prune;
 pub(crate) mod record_reads;
 pub(crate) mod records;
 pub(crate) mod stream;
+pub(crate) mod webhook_secret;
 pub(crate) mod workers;

@@ -39,6 +39,7 @@ use crate::query::{
 use crate::read_set::ReadSet;
 use crate::stats::StoreStats;
 use crate::store::Store;
+use crate::webhook_secrets::{WebhookSecret, WebhookSecrets};
 use crate::workers::{LeaseCounts, WorkerSighting};
 use state::MemoryState;
 
@@ -173,6 +174,24 @@ impl Store for MemoryStore {
     async fn upsert_workers(&self, sightings: &[WorkerSighting]) -> Result<(), StoreError> {
         self.lock_state().upsert_workers(sightings);
         Ok(())
+    }
+
+    async fn webhook_secrets(&self, owner: &str) -> Result<Option<WebhookSecrets>, StoreError> {
+        Ok(self.lock_state().webhook_secrets.get(owner).cloned())
+    }
+
+    async fn save_webhook_secrets(
+        &self,
+        owner: &str,
+        expected: Option<WebhookSecret>,
+        secrets: &WebhookSecrets,
+    ) -> Result<bool, StoreError> {
+        let mut state = self.lock_state();
+        if state.webhook_secrets.get(owner).map(|stored| stored.current) != expected {
+            return Ok(false);
+        }
+        state.webhook_secrets.insert(owner.to_owned(), secrets.clone());
+        Ok(true)
     }
 
     async fn workers(&self, limit: usize) -> Result<Vec<WorkerSighting>, StoreError> {

@@ -12,6 +12,7 @@ use crate::batch::{IdempotencyId, IdempotencyRecord};
 use crate::catalog::Catalog;
 use crate::log::{LogEntry, Sha256Hash};
 use crate::prune::PruneState;
+use crate::webhook_secrets::WebhookSecrets;
 use crate::workers::{WorkerName, WorkerSighting};
 
 /// Core's complete snapshot, and the data that core does not need.
@@ -32,6 +33,8 @@ pub(super) struct MemoryState {
     pub(super) log: Vec<LogEntry>,
     pub(super) catalog: Arc<Catalog>,
     pub(super) workers: BTreeMap<WorkerName, WorkerSighting>,
+    /// By owner.
+    pub(super) webhook_secrets: BTreeMap<String, WebhookSecrets>,
 }
 
 /// Data stored with a record.
@@ -67,6 +70,7 @@ impl Default for MemoryState {
             log: Vec::new(),
             catalog: Arc::default(),
             workers: BTreeMap::new(),
+            webhook_secrets: BTreeMap::new(),
         }
     }
 }

@@ -40,6 +40,7 @@ mod status;
 mod store;
 mod tls;
 mod vacuum;
+mod webhook_secrets;
 mod workers;
 mod write;
 

@@ -30,6 +30,7 @@ use crate::query::{LeaseCandidate, LeaseQuery, ListQuery, PageLimit, RecordPage,
 use crate::read_set::ReadSet;
 use crate::stats::StoreStats;
 use crate::store::Store;
+use crate::webhook_secrets::{WebhookSecret, WebhookSecrets};
 use crate::workers::{LeaseCounts, WorkerSighting};
 
 use super::instance::Instance;
@@ -37,7 +38,7 @@ use super::load::{LoadDetail, LoadRequest};
 use super::pipeline::Pipeline;
 use super::{
     MAX_CATALOG_REFRESHES, PostgresStore, api_keys, clock, definitions, housekeeping, inbox, instance, leasing, ledger,
-    prune, read, rows, save, stats, workers,
+    prune, read, rows, save, stats, webhook_secrets, workers,
 };
 
 impl Store for PostgresStore {
@@ -257,6 +258,19 @@ impl Store for PostgresStore {
             StoreError::Unavailable(format!("the API key edit task ended early: {error}"))
         };
         tokio::spawn(work).await.map_err(join_error)?
+    }
+
+    async fn webhook_secrets(&self, owner: &str) -> Result<Option<WebhookSecrets>, StoreError> {
+        webhook_secrets::webhook_secrets(&self.inner, owner).await
+    }
+
+    async fn save_webhook_secrets(
+        &self,
+        owner: &str,
+        expected: Option<WebhookSecret>,
+        secrets: &WebhookSecrets,
+    ) -> Result<bool, StoreError> {
+        webhook_secrets::save_webhook_secrets(&self.inner, owner, expected, secrets).await
     }
 
     fn instance(&self) -> Option<Arc<str>> {

@@ -31,6 +31,7 @@ mod thread_pool;
 mod transaction;
 mod wal;
 mod wal_checkpoint;
+mod webhook_secrets;
 mod workers;
 mod write;
 
@@ -68,6 +69,7 @@ use crate::schema::SchemaStatus;
 use crate::stats::StoreStats;
 use crate::store::Store;
 use crate::symbols::CatalogSnapshot;
+use crate::webhook_secrets::{WebhookSecret, WebhookSecrets};
 use crate::workers::{LeaseCounts, WorkerSighting};
 use crate::write_set::EncodedEntries;
 pub use backup::{BackupError, BackupReport, backup_database};
@@ -457,6 +459,21 @@ impl Store for SqliteStore {
     async fn edit_api_keys(&self, edit: &Arc<ApiKeyEdit>) -> Result<ApiKeySaveResult, StoreError> {
         let edit = Arc::clone(edit);
         self.inner.writer.run(move |writer| writer.edit_api_keys(&edit)).await
+    }
+
+    async fn webhook_secrets(&self, owner: &str) -> Result<Option<WebhookSecrets>, StoreError> {
+        let owner = owner.to_owned();
+        self.read(move |connection, _| webhook_secrets::webhook_secrets(connection, &owner)).await
+    }
+
+    async fn save_webhook_secrets(
+        &self,
+        owner: &str,
+        expected: Option<WebhookSecret>,
+        secrets: &WebhookSecrets,
+    ) -> Result<bool, StoreError> {
+        let (owner, secrets) = (owner.to_owned(), secrets.clone());
+        self.inner.writer.run(move |writer| writer.save_webhook_secrets(&owner, expected, &secrets)).await
     }
 
     fn instance(&self) -> Option<Arc<str>> {

@@ -89,7 +89,7 @@ impl ProviderHttpClient {
             keepalive: None,
         };
         let service_client = HttpClient::new(&config);
-        let address_policy = AddressPolicy::FromData { allow_private: false };
+        let address_policy = AddressPolicy::public_only();
         let download_client = HttpClient::new(&HttpClientConfig { address_policy, ..config });
         if authorization.is_some() && scheme == Scheme::HTTP && !is_loopback(&authority) {
             tracing::warn!(host = authority.host(), "the service's API key is sent unencrypted; use https");

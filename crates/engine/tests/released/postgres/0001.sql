@@ -311,6 +311,14 @@ CREATE TABLE onceward.clock_acceptance (
 );
 INSERT INTO onceward.clock_acceptance (one) VALUES (1);
 
+-- Secrets that sign deliveries, by a hash of the owner. The previous secret signs, too, until `previous_until`.
+CREATE TABLE onceward.webhook_secrets (
+    owner_digest   BYTEA PRIMARY KEY CHECK (octet_length(owner_digest) = 32),
+    current        BYTEA NOT NULL CHECK (octet_length(current) = 32),
+    previous       BYTEA CHECK (octet_length(previous) = 32),
+    previous_until BIGINT CHECK ((previous_until IS NULL) = (previous IS NULL))
+);
+
 -- Workers that asked for jobs recently, by a hash of holder and worker name.
 CREATE TABLE onceward.workers (
     digest     BYTEA PRIMARY KEY CHECK (octet_length(digest) = 32),
@@ -1048,6 +1056,7 @@ INSERT INTO onceward.uniques OVERRIDING SYSTEM VALUE SELECT * FROM json_populate
 INSERT INTO onceward.uniques OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.uniques, E'{"lifecycle":52,"name":47,"parts":"[\\"s0x0000000000000000000000000000000000000000000000000000000000000002\\"]","holder":"01a1f567-7300-7ac3-9f0e-9de2ff36c861","full_parts":null}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.uniques OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.uniques, E'{"lifecycle":59,"name":42,"parts":"[\\"r01a1e0cb-9200-72ea-9900-fe91e90e0dcf\\",\\"spayout\\"]","holder":"01a1e0cc-ca80-7a92-9507-1668f4a957be","full_parts":null}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.uniques OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.uniques, E'{"lifecycle":59,"name":42,"parts":"[\\"r01a1eb19-8280-7c7c-8452-f5a35a6743c4\\",\\"spayout\\"]","holder":"01a1eb1a-bb00-792a-849c-9bc10a0cd941","full_parts":null}') ON CONFLICT DO NOTHING;
+INSERT INTO onceward.webhook_secrets OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.webhook_secrets, E'{"owner_digest":"\\\\x49915e0d7d4b402e3017d010bc1c0e83cac6c797d6c16e66340fe3268693a6a1","current":"\\\\x0707070707070707070707070707070707070707070707070707070707070707","previous":"\\\\x0808080808080808080808080808080808080808080808080808080808080808","previous_until":1794772820000000}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.workers OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.workers, E'{"digest":"\\\\x869e4f45806fe5d9c60828185ed606d066d4fd44fdb4ff3f5e547919c4e98646","holder":"bob","worker":"w","lifecycles":"[\\"suite.task\\"]","seen_at":1794772820000000}') ON CONFLICT DO NOTHING;
 SELECT setval('onceward.batch_numbers', 79);
 SELECT setval('onceward.inbox_number_seq', 1);

@@ -268,6 +268,14 @@ CREATE TABLE clock_acceptance (
 ) STRICT;
 INSERT INTO clock_acceptance (one) VALUES (1);
 
+-- Secrets that sign deliveries, by a hash of the owner. The previous secret signs, too, until `previous_until`.
+CREATE TABLE webhook_secrets (
+    owner_digest   BLOB PRIMARY KEY CHECK (length(owner_digest) = 32),
+    current        BLOB NOT NULL CHECK (length(current) = 32),
+    previous       BLOB CHECK (length(previous) = 32),
+    previous_until INTEGER CHECK ((previous_until IS NULL) = (previous IS NULL))
+) STRICT, WITHOUT ROWID;
+
 -- Workers that asked for jobs recently, by a hash of holder and worker name.
 CREATE TABLE workers (
     digest     BLOB PRIMARY KEY CHECK (length(digest) = 32),
@@ -918,4 +926,5 @@ INSERT OR REPLACE INTO uniques (lifecycle, name, parts, holder) VALUES (104, 102
 INSERT OR REPLACE INTO uniques (lifecycle, name, parts, holder) VALUES (104, 102, '["ssecond"]', X'01A1E0CB920070088000000000000000');
 INSERT OR REPLACE INTO uniques (lifecycle, name, parts, holder) VALUES (113, 111, '["sann"]', X'01A3185C500073D08315A03FDC37B0B4');
 INSERT OR REPLACE INTO uniques (lifecycle, name, parts, holder) VALUES (113, 112, '["sy"]', X'01A3185C500073D08315A03FDC37B0B4');
+INSERT OR REPLACE INTO webhook_secrets (owner_digest, current, previous, previous_until) VALUES (X'49915E0D7D4B402E3017D010BC1C0E83CAC6C797D6C16E66340FE3268693A6A1', X'0707070707070707070707070707070707070707070707070707070707070707', X'0808080808080808080808080808080808080808080808080808080808080808', 1794772820000000);
 INSERT OR REPLACE INTO workers (digest, holder, worker, lifecycles, seen_at) VALUES (X'869E4F45806FE5D9C60828185ED606D066D4FD44FDB4FF3F5E547919C4E98646', 'bob', 'w', '["suite.task"]', 1794772820000000);

@@ -311,6 +311,14 @@ CREATE TABLE onceward.clock_acceptance (
 );
 INSERT INTO onceward.clock_acceptance (one) VALUES (1);
 
+-- Secrets that sign deliveries, by a hash of the owner. The previous secret signs, too, until `previous_until`.
+CREATE TABLE onceward.webhook_secrets (
+    owner_digest   BYTEA PRIMARY KEY CHECK (octet_length(owner_digest) = 32),
+    current        BYTEA NOT NULL CHECK (octet_length(current) = 32),
+    previous       BYTEA CHECK (octet_length(previous) = 32),
+    previous_until BIGINT CHECK ((previous_until IS NULL) = (previous IS NULL))
+);
+
 -- Workers that asked for jobs recently, by a hash of holder and worker name.
 CREATE TABLE onceward.workers (
     digest     BYTEA PRIMARY KEY CHECK (octet_length(digest) = 32),

@@ -268,6 +268,14 @@ CREATE TABLE clock_acceptance (
 ) STRICT;
 INSERT INTO clock_acceptance (one) VALUES (1);
 
+-- Secrets that sign deliveries, by a hash of the owner. The previous secret signs, too, until `previous_until`.
+CREATE TABLE webhook_secrets (
+    owner_digest   BLOB PRIMARY KEY CHECK (length(owner_digest) = 32),
+    current        BLOB NOT NULL CHECK (length(current) = 32),
+    previous       BLOB CHECK (length(previous) = 32),
+    previous_until INTEGER CHECK ((previous_until IS NULL) = (previous IS NULL))
+) STRICT, WITHOUT ROWID;
+
 -- Workers that asked for jobs recently, by a hash of holder and worker name.
 CREATE TABLE workers (
     digest     BLOB PRIMARY KEY CHECK (length(digest) = 32),
