@@ -6,6 +6,7 @@ use onceward_core::decide::reads_everything;
 use onceward_core::record::Actor;
 use onceward_store::ApiKey;
 
+use super::new_key::ENGINE_NAME_PREFIX;
 use crate::error::EngineError;
 
 /// An authenticated caller: the actor of its operations, and the restrictions of its key.
@@ -33,10 +34,14 @@ impl Identity {
         }
     }
 
-    /// INV-9: only workers may lease, and only from the lifecycles of their key.
+    /// INV-9: only workers may lease, and only from the lifecycles of their key. Jobs of the engine's own lifecycles are
+    /// for its in-process workers: any other worker could read all owners' deliveries and acknowledge them unsent.
     pub fn require_lease(&self, lifecycles: &[Arc<str>]) -> Result<(), EngineError> {
         if !self.actor.has_role("worker") && !self.actor.has_role("operator") {
             return Err(EngineError::Forbidden("leasing jobs requires the role `worker`".to_owned()));
+        }
+        if let Some(internal) = lifecycles.iter().find(|lifecycle| lifecycle.starts_with(ENGINE_NAME_PREFIX)) {
+            return Err(EngineError::Forbidden(format!("only the engine itself works on jobs of `{internal}`")));
         }
         let Some(allowed) = &self.leasable_lifecycles else { return Ok(()) };
         match lifecycles.iter().find(|lifecycle| !allowed.contains(lifecycle)) {

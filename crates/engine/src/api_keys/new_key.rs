@@ -8,6 +8,9 @@ use onceward_core::time::Time;
 
 use crate::error::EngineError;
 
+/// Begins the names of the engine's own lifecycles, and of the workers that hold their leases.
+pub(super) const ENGINE_NAME_PREFIX: &str = "onceward.";
+
 /// The limit of a record's owner.
 const MAX_OWNER_CHARS: usize = 1_000;
 
@@ -37,10 +40,11 @@ impl NewApiKey {
     /// Validates the request and removes duplicates. `lifecycle_roles` are the roles that lifecycles name.
     pub(super) fn validated(mut self, now: Time, lifecycle_roles: &BTreeSet<Arc<str>>) -> Result<Self, EngineError> {
         let invalid = |why: &str| Err(EngineError::InvalidApiKey(why.to_owned()));
-        if !is_valid_text(&self.owner, 1, MAX_OWNER_CHARS) || *self.owner == *"engine" {
-            return invalid(
-                "the owner must have 1 to 1000 characters, no control characters, and must not be `engine`",
-            );
+        if !is_valid_text(&self.owner, 1, MAX_OWNER_CHARS) {
+            return invalid("the owner must have 1 to 1000 characters and no control characters");
+        }
+        if *self.owner == *"engine" || self.owner.starts_with(ENGINE_NAME_PREFIX) {
+            return invalid("the owner must not be `engine` and must not begin with `onceward.`");
         }
         if !is_valid_text(&self.name, 0, MAX_NAME_CHARS) {
             return invalid("the name must have at most 100 characters and no control characters");

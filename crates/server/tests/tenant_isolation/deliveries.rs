@@ -1,4 +1,4 @@
-//! Deliveries: the secret that signs them belongs to one owner.
+//! Deliveries: the secret that signs them belongs to one owner, and only the engine works on them.
 
 use onceward_testkit::http::RawHttpResponse;
 use serde_json::json;
@@ -42,6 +42,28 @@ fn webhook_secret_is_shown_to_producers_of_its_owner_only() {
         let again = rotate(&ann);
         assert_eq!((again.status, again.problem_code()), (409, "secret_rotation_pending".to_owned()));
         assert_eq!(show(&ann).json(), shown);
+        server.close().await;
+    });
+}
+
+/// Otherwise a worker could read every owner's deliveries, and acknowledge them without sending them.
+#[test]
+fn lease_of_engine_lifecycle_is_forbidden() {
+    on_both_stores(async |server| {
+        for roles in [&["worker"][..], &["operator"], &["operator", "worker"]] {
+            let key = server.create_api_key("mallory", roles, &[]).await;
+            for lifecycles in [json!(["onceward.delivery"]), json!(["house.job", "onceward.delivery"])] {
+                let body = json!({ "lifecycles": lifecycles, "worker": "w" });
+                let refused = server.send(Some(&key), "POST", "/v1/leases", Some(&body));
+                assert_eq!((refused.status, refused.problem_code()), (403, "forbidden".to_owned()), "{refused:?}");
+            }
+            let body = json!({ "lifecycles": ["house.job"], "worker": "w" });
+            assert_eq!(server.send(Some(&key), "POST", "/v1/leases", Some(&body)).status, 200);
+        }
+        let key = server.create_api_key("ops", &["operator"], &[]).await;
+        let impostor = json!({ "owner": "onceward.delivery", "roles": ["worker"] });
+        let refused = server.send(Some(&key), "POST", "/v1/keys", Some(&impostor));
+        assert_eq!((refused.status, refused.problem_code()), (422, "invalid_api_key".to_owned()));
         server.close().await;
     });
 }
