@@ -8,6 +8,7 @@ mod accounts;
 mod callers;
 mod dead_transitions;
 mod declarations;
+mod delivery_addresses;
 mod engine_transitions;
 mod enter_cycles;
 mod event_actions;
@@ -56,6 +57,7 @@ pub fn analyze(definitions: &Definitions) -> Vec<Diagnostic> {
         unset_timers::analyze(reachability, state_facts, &mut diagnostics);
         timer_cycles::analyze(reachability, state_facts, &mut diagnostics);
         declarations::analyze(reachability, &mut diagnostics);
+        delivery_addresses::analyze(reachability, &mut diagnostics);
     }
     engine_transitions::analyze(&analyses, &mut diagnostics);
     event_actions::analyze(&analyses, &mut diagnostics);

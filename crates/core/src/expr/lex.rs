@@ -133,6 +133,12 @@ fn next_token(text: &str, offset: usize) -> Result<(ExprToken, usize), ExprSynta
     }
     let single = |token| Ok((token, 1));
     match bytes[0] {
+        b'/' if rest.starts_with("//") && text[..offset].ends_with(':') => Err(ExprSyntaxError::new(
+            "invalid-expression",
+            offset..offset + 2,
+            "unexpected `//`",
+            format!("write text in single quotes: '{text}'"),
+        )),
         b'/' if rest.starts_with("//") => Err(ExprSyntaxError::new(
             "not-in-subset",
             offset..text.len(),
