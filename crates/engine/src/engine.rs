@@ -1,7 +1,7 @@
 //! [`Engine`]: the public API and the background tasks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use onceward_core::decide::{Call, CreateRecord, FailureReport};
@@ -10,10 +10,11 @@ use onceward_core::record::{Actor, FencingToken};
 use onceward_core::value::RecordId;
 use onceward_store::{Catalog, PayloadBytes, Store};
 use serde_json::{Map, Value as Json};
-use tokio::task::JoinHandle;
+use tokio::runtime::Handle;
 use tracing::info;
 
 use crate::api_keys::ApiKeyCache;
+use crate::background_tasks::{BackgroundTasks, DeadTask, drain_handles};
 use crate::checks::CheckFailureLog;
 use crate::config::EngineConfig;
 use crate::dispatch::{self, CandidateBroker, KeepWaiting, LeaseRequest, LeasedJob};
@@ -32,7 +33,7 @@ use crate::shared::Shared;
 use crate::stream::LogStream;
 use crate::submission::queue::{Receipt, Submission, SubmissionQueue};
 use crate::worker_registry::WorkerRegistry;
-use crate::{clock_watch, group_commit, inbox, notifier, objects, preflight, scheduler, stream, worker_registry};
+use crate::{objects, preflight, stream};
 
 /// An engine on a store. Clones share one engine. [`close`](Self::close) drains it. Dropping the last clone aborts it;
 /// operations that were answered stay durable.
@@ -40,28 +41,13 @@ use crate::{clock_watch, group_commit, inbox, notifier, objects, preflight, sche
 pub struct Engine<S> {
     pub(crate) shared: Arc<Shared<S>>,
     tasks: Arc<BackgroundTasks>,
+    runtime: Handle,
 }
 
 impl<S> Clone for Engine<S> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), tasks: Arc::clone(&self.tasks) }
-    }
-}
-
-#[derive(Debug)]
-struct BackgroundTasks {
-    engine_tasks: Mutex<Vec<JoinHandle<()>>>,
-    workers: Mutex<Vec<WorkerHandle>>,
-}
-
-fn drain_handles<T>(handles: &Mutex<Vec<T>>) -> Vec<T> {
-    std::mem::take(&mut handles.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-impl Drop for BackgroundTasks {
-    fn drop(&mut self) {
-        drain_handles(&self.workers).iter().for_each(WorkerHandle::abort);
-        drain_handles(&self.engine_tasks).iter().for_each(JoinHandle::abort);
+        let runtime = self.runtime.clone();
+        Self { shared: Arc::clone(&self.shared), tasks: Arc::clone(&self.tasks), runtime }
     }
 }
 
@@ -97,23 +83,12 @@ impl<S: Store + 'static> Engine<S> {
             check_permits,
             check_failures,
             stream_read_permits,
+            dead_task: DeadTask::default(),
         });
         let EngineConfig { max_batch_operations, max_queued_operations, .. } = shared.config;
         info!(max_batch_operations, max_queued_operations, "engine started");
-        let writer_task = tokio::spawn(group_commit::run(Arc::clone(&shared), incoming));
-        let scheduler_task = tokio::spawn(scheduler::run(Arc::clone(&shared)));
-        let prune_task = tokio::spawn(prune::run(Arc::clone(&shared)));
-        let worker_registry_task = tokio::spawn(worker_registry::run(Arc::clone(&shared)));
-        let notifier_task = tokio::spawn(notifier::run(Arc::clone(&shared)));
-        let clock_task = tokio::spawn(clock_watch::run(Arc::clone(&shared)));
-        let mut engine_tasks =
-            vec![writer_task, scheduler_task, prune_task, worker_registry_task, notifier_task, clock_task];
-        if let Some(changes) = shared.store.change_notifications() {
-            engine_tasks.push(tokio::spawn(notifier::forward_remote_changes(Arc::clone(&shared), changes.clone())));
-            engine_tasks.push(tokio::spawn(inbox::run(Arc::clone(&shared), changes)));
-        }
-        let tasks = BackgroundTasks { engine_tasks: Mutex::new(engine_tasks), workers: Mutex::default() };
-        Self { shared, tasks: Arc::new(tasks) }
+        let tasks = BackgroundTasks::start(&shared, incoming);
+        Self { shared, tasks: Arc::new(tasks), runtime: Handle::current() }
     }
 
     /// Registers a worker that closes with the engine.
@@ -122,9 +97,10 @@ impl<S: Store + 'static> Engine<S> {
     }
 
     /// Runs `action` periodically until the engine is dropped: first after `initial_delay`, then `interval` after each
-    /// run ends.
+    /// run ends. `name` names the task if it panics.
     pub fn spawn_periodic<F>(
         &self,
+        name: &'static str,
         initial_delay: Duration,
         interval: Duration,
         action: impl Fn(Self) -> F + Send + 'static,
@@ -132,7 +108,7 @@ impl<S: Store + 'static> Engine<S> {
         F: Future<Output = ()> + Send + 'static,
     {
         let engine = self.internal_handle();
-        let task = tokio::spawn(async move {
+        self.tasks.spawn(&self.shared, name, async move {
             let mut delay = initial_delay;
             loop {
                 tokio::time::sleep(delay).await;
@@ -140,15 +116,29 @@ impl<S: Store + 'static> Engine<S> {
                 delay = interval;
             }
         });
-        self.tasks.engine_tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+    }
+
+    /// Returns the name of the first engine task that ended although the engine was open. The engine does not do its
+    /// duty any more, so the program should exit.
+    pub fn dead_task(&self) -> Option<Arc<str>> {
+        self.shared.dead_task.name()
+    }
+
+    /// Waits until an engine task ends although the engine is open, and returns its name.
+    pub async fn wait_dead_task(&self) -> Arc<str> {
+        self.shared.dead_task.wait().await
     }
 
     /// Returns a handle for tasks that the engine itself owns. Unlike a clone, it does not keep the engine's tasks
     /// alive.
     #[must_use]
     pub fn internal_handle(&self) -> Self {
-        let tasks = BackgroundTasks { engine_tasks: Mutex::default(), workers: Mutex::default() };
-        Self { shared: Arc::clone(&self.shared), tasks: Arc::new(tasks) }
+        Self { shared: Arc::clone(&self.shared), tasks: Arc::default(), runtime: self.runtime.clone() }
+    }
+
+    /// Returns the runtime that the engine was opened on.
+    pub fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     pub fn store(&self) -> &S {
@@ -389,11 +379,7 @@ impl<S: Store + 'static> Engine<S> {
         self.shared.notifier.wake_all();
         self.shared.queue.wait_drained().await;
         self.shared.notifier.wake_all();
-        // Waits for the aborted tasks, so that they release the store.
-        for task in drain_handles(&self.tasks.engine_tasks) {
-            task.abort();
-            let _ = task.await;
-        }
+        self.tasks.abort_and_wait().await;
         info!("engine drained");
     }
 }

@@ -45,6 +45,9 @@ pub enum EngineError {
     /// `decide` kept asking for data that was already loaded. This is a bug of the engine; the loop is bounded.
     #[error("the engine could not decide the operation; nothing was written; report the bug")]
     Undecided,
+    /// A panic ended the operation or the read. The other operations of the batch are not affected.
+    #[error("a bug in Onceward ended the call; nothing was written; report the bug with the server's log")]
+    Panicked,
     /// The engine is shutting down, or has shut down.
     #[error("the engine is closed; send the call to another server, or again after the restart")]
     Closed,
@@ -94,6 +97,7 @@ impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::LogPruned { oldest } => Self::Pruned { oldest_seq: oldest },
+            StoreError::Panicked => Self::Panicked,
             error => Self::Store(Arc::new(error)),
         }
     }
@@ -128,7 +132,11 @@ impl EngineError {
             Self::Unauthorized => 401,
             Self::Forbidden(_) => 403,
             Self::ApiKeyNotFound => 404,
-            Self::Undecided | Self::WriterDied | Self::RandomUnavailable(_) | Self::ApiKeysInconsistent(_) => 500,
+            Self::Undecided
+            | Self::Panicked
+            | Self::WriterDied
+            | Self::RandomUnavailable(_)
+            | Self::ApiKeysInconsistent(_) => 500,
         }
     }
 
@@ -147,6 +155,7 @@ impl EngineError {
             Self::IdempotencyKeyInUse => "idempotency_key_in_use",
             Self::TooManyConflicts => "too_many_conflicts",
             Self::Undecided => "undecided",
+            Self::Panicked => "panicked",
             Self::Closed => "closed",
             Self::WriterDied => "writer_died",
             Self::Pruned { .. } => "pruned",
@@ -188,6 +197,7 @@ impl EngineError {
             | Self::InvalidIdempotencyKey
             | Self::IdempotencyKeyReused
             | Self::Undecided
+            | Self::Panicked
             | Self::Closed
             | Self::WriterDied
             | Self::Unauthorized
@@ -211,7 +221,7 @@ impl EngineError {
     /// operation fails.
     pub(crate) fn is_single_operation_fault(&self) -> bool {
         match self {
-            Self::Undecided => true,
+            Self::Undecided | Self::Panicked => true,
             Self::Store(error) => {
                 matches!(**error, StoreError::Corrupt(_) | StoreError::Rejected(_) | StoreError::UnknownVersion { .. })
             }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::warn;
 
+use crate::background_tasks::spawn_supervised;
 use crate::checks::AbortOnDrop;
 use crate::dispatch::{self, KeepWaiting, LeaseRequest, LeasedJob};
 use crate::engine::Engine;
@@ -161,8 +162,9 @@ impl<S: Store + 'static> Engine<S> {
         F: Future<Output = JobResult> + Send + 'static,
     {
         let (phase, phase_updates) = watch::channel(WorkerPhase::Running);
-        let shared = Arc::clone(&self.shared);
-        let task = tokio::spawn(run_worker(shared, config, Arc::new(handler), phase_updates, phase.clone()));
+        let name = Arc::clone(&config.name);
+        let run = run_worker(Arc::clone(&self.shared), config, Arc::new(handler), phase_updates, phase.clone());
+        let task = spawn_supervised(&self.shared, name, run);
         let worker = WorkerHandle { phase, task: Arc::new(tokio::sync::Mutex::new(Some(task))) };
         self.register_worker(worker.clone());
         worker

@@ -50,6 +50,7 @@
 //! - **Time:** the store's clock ([`Store::now`](onceward_store::Store::now)) decides. The engine reads no wall clock.
 
 mod api_keys;
+mod background_tasks;
 mod checks;
 mod clock_watch;
 mod config;

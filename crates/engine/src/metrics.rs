@@ -33,6 +33,8 @@ pub struct EngineCounters {
     pub unlogged_refusals: u64,
     /// Calls rejected as overloaded.
     pub overloaded: u64,
+    /// Panics while a batch was decided or saved.
+    pub panics: u64,
 }
 
 /// Counters of one lifecycle.
@@ -126,6 +128,7 @@ pub(crate) struct EngineMetrics {
     operations: AtomicU64,
     conflicts: AtomicU64,
     unlogged_refusals: AtomicU64,
+    panics: AtomicU64,
     latency: [Histogram; CALL_KINDS.len()],
     batch_sizes: Histogram,
     save_times: Histogram,
@@ -147,6 +150,7 @@ impl Default for EngineMetrics {
             operations: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
             unlogged_refusals: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
             latency: std::array::from_fn(|_| Histogram::new(LATENCY_BUCKETS_MICROS)),
             batch_sizes: Histogram::new(BATCH_SIZE_BUCKETS),
             save_times: Histogram::new(LATENCY_BUCKETS_MICROS),
@@ -211,6 +215,10 @@ impl EngineMetrics {
         self.conflicts.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn record_panic(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn record_unlogged_refusals(&self, refusals: u64) {
         self.unlogged_refusals.fetch_add(refusals, Ordering::Relaxed);
     }
@@ -222,6 +230,7 @@ impl EngineMetrics {
             conflicts: self.conflicts.load(Ordering::Relaxed),
             unlogged_refusals: self.unlogged_refusals.load(Ordering::Relaxed),
             overloaded: 0,
+            panics: self.panics.load(Ordering::Relaxed),
         }
     }
 

@@ -6,6 +6,7 @@ use onceward_core::record::PayloadRef;
 use onceward_store::{PageLimit, Store};
 
 use crate::api_keys::ApiKeyCache;
+use crate::background_tasks::DeadTask;
 use crate::checks::CheckFailureLog;
 use crate::config::EngineConfig;
 use crate::dispatch::CandidateBroker;
@@ -36,6 +37,7 @@ pub(crate) struct Shared<S> {
     pub(crate) check_failures: CheckFailureLog,
     /// Permits for streams that read the store.
     pub(crate) stream_read_permits: FairSemaphore,
+    pub(crate) dead_task: DeadTask,
 }
 
 /// Due records that one poll fires at most.

@@ -183,7 +183,10 @@ fn public_detail(error: &EngineError) -> String {
                 _ => INTERNAL_ERROR_DETAIL.to_owned(),
             }
         }
-        EngineError::Undecided | EngineError::WriterDied | EngineError::RandomUnavailable(_) => {
+        EngineError::Undecided
+        | EngineError::Panicked
+        | EngineError::WriterDied
+        | EngineError::RandomUnavailable(_) => {
             tracing::error!(code = error.code(), "{error}");
             error.to_string()
         }

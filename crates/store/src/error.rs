@@ -24,6 +24,9 @@ pub enum StoreError {
     /// Only one engine at a time can open an embedded database.
     #[error("{by} has the database open, and only one engine can open a file; stop that process, or use another file")]
     Locked { by: String },
+    /// The store panicked before it wrote anything.
+    #[error("a bug in the store ended the call; nothing was written")]
+    Panicked,
     /// A database constraint was violated. Validation should have prevented the write.
     #[error("the database rejected the write: {0}")]
     Rejected(String),
@@ -76,6 +79,7 @@ impl StoreError {
             Self::ForeignDatabase(_) => "store_foreign_database",
             Self::Unavailable(_) => "store_unavailable",
             Self::Locked { .. } => "store_locked",
+            Self::Panicked => "panicked",
             Self::Rejected(_) => "store_rejected",
             Self::SchemaTooNew { .. } => "store_too_new",
             Self::SchemaTooOld { .. } => "store_too_old",
@@ -95,6 +99,7 @@ impl StoreError {
             Self::InvalidLifecycles(_) => 422,
             Self::Corrupt(_)
             | Self::ForeignDatabase(_)
+            | Self::Panicked
             | Self::Rejected(_)
             | Self::SchemaTooNew { .. }
             | Self::SchemaTooOld { .. }

@@ -40,7 +40,8 @@ pub trait Store: Send + Sync {
 
     /// Saves a batch atomically: in one transaction, after comparing everything that it read with the read set. The
     /// read set must contain all values that the batch read, and the batch's own changes must be applied to it. Both
-    /// arguments are shared, because the writer thread needs them and the caller still needs them for the replies.
+    /// arguments are shared, because the writer thread needs them and the caller still needs them for the replies. If it
+    /// panics or returns [`StoreError::Panicked`], nothing was written.
     fn save(
         &self,
         read_set: &Arc<ReadSet>,

@@ -32,7 +32,7 @@ const MIN_ORPHAN_AGE: Duration = Duration::from_hours(24);
 /// engine's object storage.
 pub fn start_cleanup<S: Store + 'static>(engine: &Engine<S>, object_storage: &ObjectStorage) -> WorkerHandle {
     let scan_storage = object_storage.clone();
-    engine.spawn_periodic(FIRST_SCAN_DELAY, SCAN_INTERVAL, move |engine| {
+    engine.spawn_periodic(CLEANUP_WORKER_NAME, FIRST_SCAN_DELAY, SCAN_INTERVAL, move |engine| {
         let objects = scan_storage.clone();
         async move {
             match delete_orphaned_images(engine.store(), &objects, MIN_ORPHAN_AGE).await {

@@ -1,10 +1,13 @@
 //! Commits one batch: decides it, saves it in one transaction, and replies. [`AttemptError::next_step`] says what follows
 //! a failed attempt.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use onceward_core::decide::{Call, CheckQuery};
-use onceward_store::{Batch, DecidedOperation, OperationOutcome, SaveResult, Store};
+use onceward_store::{Batch, DecidedOperation, OperationOutcome, ReadSet, SaveResult, Store};
 use tokio::time::Instant;
 use tracing::{debug, trace, warn};
 
@@ -54,10 +57,19 @@ pub(super) async fn commit_with_retries<S: Store + 'static>(shared: &Arc<Shared<
     // A stack: the last batch is next.
     let mut batches = vec![RequestBatch::new(requests, true)];
     while let Some(mut batch) = batches.pop() {
-        let attempt = try_commit(shared, &mut batch).await;
+        let caught = AssertUnwindSafe(try_commit(shared, &mut batch)).catch_unwind().await;
+        let mut attempt = caught.unwrap_or_else(|_| Err(EngineError::Panicked.into()));
+        if matches!(attempt, Err(AttemptError::Failed(EngineError::Panicked))) {
+            shared.metrics.record_panic();
+            if batch.allows_sync_match {
+                attempt = Err(AttemptError::SyncMatch);
+            }
+        }
         batch.allows_sync_match = false;
         let error = match attempt {
-            Ok(replies) => {
+            Ok(committed) => {
+                // Outside of the attempt: after a panic in here, the operations must not be decided again.
+                let replies = announce(shared, batch.requests.len(), committed).await;
                 let now = Instant::now();
                 for (request, reply) in batch.requests.into_iter().zip(replies) {
                     send_reply(shared, request, reply, now);
@@ -81,11 +93,28 @@ pub(super) async fn commit_with_retries<S: Store + 'static>(shared: &Arc<Shared<
     }
 }
 
-/// Decides and saves once. Operations that need external checks leave the batch.
+/// A batch whose operations are decided and, if they write anything, durable.
+struct CommittedBatch {
+    replies: Vec<Reply>,
+    read_set: Arc<ReadSet>,
+    batch: Arc<Batch>,
+    unlogged_refusals: u64,
+    /// `None` if nothing had to be saved.
+    saved: Option<SavedBatch>,
+}
+
+struct SavedBatch {
+    last_seq: u64,
+    save_time: Duration,
+    sync_matches: SyncMatches,
+    started_at: Instant,
+}
+
+/// Decides and saves once. Operations that need external checks leave the batch. If it panics, nothing was saved.
 async fn try_commit<S: Store + 'static>(
     shared: &Arc<Shared<S>>,
     request_batch: &mut RequestBatch,
-) -> Result<Vec<Reply>, AttemptError> {
+) -> Result<CommittedBatch, AttemptError> {
     let store = &shared.store;
     let started_at = Instant::now();
     let (catalog, now) = (store.catalog().await?, store.now().await?);
@@ -110,10 +139,9 @@ async fn try_commit<S: Store + 'static>(
         Arc::new(read_set),
         Arc::new(Batch { operations: writes, decided_at: now, catalog_revision: catalog.revision() }),
     );
+    let unlogged_refusals = limiter_charge.unlogged_refusals;
     if writes_nothing(&batch.operations) {
-        shared.metrics.record_decisions(&batch.operations, &base);
-        shared.metrics.record_unlogged_refusals(limiter_charge.unlogged_refusals);
-        return Ok(replies);
+        return Ok(CommittedBatch { replies, read_set: base, batch, unlogged_refusals, saved: None });
     }
     let save_started_at = Instant::now();
     let save_result = match store.save(&base, &batch).await {
@@ -132,23 +160,10 @@ async fn try_commit<S: Store + 'static>(
         }
     };
     match save_result {
-        SaveResult::Saved { last_seq: last, .. } => {
-            shared.metrics.record_batch(batch.operations.len(), save_started_at.elapsed());
-            shared.metrics.record_decisions(&batch.operations, &base);
-            trace!(operations = batch.operations.len(), last, "batch saved");
-            shared.metrics.record_unlogged_refusals(limiter_charge.unlogged_refusals);
-            if let Some(spans) = &shared.config.span_sink {
-                spans::emit_execution_spans(&**spans, &batch.operations);
-            }
-            shared.notifier.on_saved(&batch.operations, last, now, &sync_matches.leased_records());
-            let is_single = request_batch.requests.len() == 1 && !sync_matches.is_empty();
-            sync_matches.deliver(shared, started_at.elapsed());
-            if is_single {
-                // Runs the matched poller before the creator on this thread: waking another thread takes longer than
-                // either of them (0020).
-                tokio::task::yield_now().await;
-            }
-            Ok(replies)
+        SaveResult::Saved { last_seq, .. } => {
+            let save_time = save_started_at.elapsed();
+            let saved = Some(SavedBatch { last_seq, save_time, sync_matches, started_at });
+            Ok(CommittedBatch { replies, read_set: base, batch, unlogged_refusals, saved })
         }
         SaveResult::Conflict(conflict) => {
             shared.metrics.record_conflict();
@@ -158,6 +173,28 @@ async fn try_commit<S: Store + 'static>(
             Err(AttemptError::Conflict(RetryHints { read_keys, used_idempotency_ids }))
         }
     }
+}
+
+/// Counts a committed batch, wakes what waits for it, and returns the replies.
+async fn announce<S: Store>(shared: &Shared<S>, requests: usize, committed: CommittedBatch) -> Vec<Reply> {
+    let CommittedBatch { replies, read_set, batch, unlogged_refusals, saved } = committed;
+    shared.metrics.record_decisions(&batch.operations, &read_set);
+    shared.metrics.record_unlogged_refusals(unlogged_refusals);
+    let Some(SavedBatch { last_seq, save_time, sync_matches, started_at }) = saved else { return replies };
+    shared.metrics.record_batch(batch.operations.len(), save_time);
+    trace!(operations = batch.operations.len(), last_seq, "batch saved");
+    if let Some(spans) = &shared.config.span_sink {
+        spans::emit_execution_spans(&**spans, &batch.operations);
+    }
+    shared.notifier.on_saved(&batch.operations, last_seq, batch.decided_at, &sync_matches.leased_records());
+    let is_single = requests == 1 && !sync_matches.is_empty();
+    sync_matches.deliver(shared, started_at.elapsed());
+    if is_single {
+        // Runs the matched poller before the creator on this thread: waking another thread takes longer than either of
+        // them (0020).
+        tokio::task::yield_now().await;
+    }
+    replies
 }
 
 /// Returns whether another writer had already fired what was due.

@@ -18,6 +18,7 @@ mod races;
 mod relay;
 mod store_errors;
 mod streams;
+mod supervision;
 mod sync_match;
 mod timers;
 mod version_migration;

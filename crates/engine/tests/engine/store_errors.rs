@@ -13,7 +13,7 @@ use onceward_testkit::worker;
 use crate::support::faulty_store::FaultyStore;
 use crate::support::{
     JOB_LIFECYCLE, TEST_TIMEOUT, config_without_polling, memory_store, new_job_submission, open_engine, operator_actor,
-    reply_code, spawn_submit, start_time, wait_until_queued,
+    spawn_submit, start_time, wait_until_queued,
 };
 
 fn has_create_by_eve(batch: &Batch) -> bool {
@@ -194,19 +194,6 @@ async fn failed_due_work_is_retried_with_delay() {
     engine.wake_all();
     assert!(tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("no timeout").unwrap().is_some());
     engine.close().await;
-}
-
-/// Not that the engine is closed. `close` still ends.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn panicked_writer_returns_writer_died() {
-    let breaks = |batch: &Batch| has_create_by_eve(batch).then(|| panic!("simulated bug"));
-    let engine = open_engine(FaultyStore::new(memory_store(), breaks), EngineConfig::default()).await;
-    let mut fatal = new_job_submission();
-    fatal.actor.id = "eve".into();
-    assert_eq!(reply_code(&engine.submit(fatal).await), "writer_died");
-    assert_eq!(reply_code(&engine.submit(new_job_submission()).await), "writer_died");
-    tokio::time::timeout(TEST_TIMEOUT, engine.close()).await.expect("no timeout");
-    assert_eq!(reply_code(&engine.submit(new_job_submission()).await), "closed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -1,7 +1,7 @@
 //! A store that fails on request: before a write, or after it and before the reply.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use onceward_core::decide::{Effect, ReadKey};
@@ -45,6 +45,9 @@ pub(crate) struct FaultyStore<S = MemoryStore> {
     pub(crate) max_requested_candidates: Arc<AtomicUsize>,
     /// Records that cannot be loaded.
     pub(crate) damaged_records: Arc<Mutex<HashSet<RecordId>>>,
+    /// How many more loads of these records panic.
+    pub(crate) panicking_loads: Arc<Mutex<HashMap<RecordId, usize>>>,
+    pub(crate) panics_on_due_records: Arc<AtomicBool>,
 }
 
 impl<S> FaultyStore<S> {
@@ -87,6 +90,8 @@ impl<S> FaultyStore<S> {
             lease_scans: Arc::default(),
             max_requested_candidates: Arc::default(),
             damaged_records: Arc::default(),
+            panicking_loads: Arc::default(),
+            panics_on_due_records: Arc::default(),
         }
     }
 }
@@ -99,6 +104,12 @@ impl<S: Store> Store for FaultyStore<S> {
         if keys.iter().any(is_damaged) {
             return Err(StoreError::Corrupt("a record".to_owned()));
         }
+        let must_panic = keys.iter().any(|key| {
+            let ReadKey::Record(id) = key else { return false };
+            let mut panicking = self.panicking_loads.lock().unwrap();
+            panicking.get_mut(id).is_some_and(|left| std::mem::replace(left, left.saturating_sub(1)) > 0)
+        });
+        assert!(!must_panic, "simulated bug in the load");
         self.inner.load(base, keys).await
     }
 
@@ -122,6 +133,7 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     async fn due_records(&self, now: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
+        assert!(!self.panics_on_due_records.load(Ordering::SeqCst), "simulated bug in the scheduler");
         self.inner.due_records(now, limit).await
     }
 

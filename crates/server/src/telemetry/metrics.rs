@@ -178,6 +178,8 @@ const UNLOGGED_REFUSALS: MetricDefinition = define_metric(
 );
 const OVERLOADED_CALLS: MetricDefinition =
     define_metric("onceward_overloaded_total", Counter, &[], "Calls rejected because the queue was full.");
+const PANICS: MetricDefinition =
+    define_metric("onceward_panics_total", Counter, &[], "Panics while a batch was decided or saved.");
 const QUEUE_OPERATIONS: MetricDefinition =
     define_metric("onceward_queue_operations", Gauge, &[], "Operations queued or in flight.");
 const QUEUE_OPERATIONS_LIMIT: MetricDefinition =
@@ -322,6 +324,7 @@ fn write_engine_metrics(page: &mut MetricsWriter, snapshot: &MetricsSnapshot) {
         (&SAVE_CONFLICTS, counters.conflicts),
         (&UNLOGGED_REFUSALS, counters.unlogged_refusals),
         (&OVERLOADED_CALLS, counters.overloaded),
+        (&PANICS, counters.panics),
     ];
     for (metric, count) in counts {
         page.begin_metric(metric).write_sample(&[], count);

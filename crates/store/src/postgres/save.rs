@@ -2,6 +2,7 @@
 //! rebalanced.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_postgres::error::DbError;
 
@@ -22,10 +23,12 @@ use crate::write_set::WriteSet;
 /// For saves that failed on a lock conflict, or whose connection was closed before anything was written.
 const MAX_SAVE_ATTEMPTS: usize = 5;
 
+/// Sets `commit_sent` before the first commit.
 pub(super) async fn save(
     inner: Arc<PostgresInner>,
     read_set: Arc<ReadSet>,
     batch: Arc<Batch>,
+    commit_sent: Arc<AtomicBool>,
 ) -> Result<SaveResult, StoreError> {
     let write_set = WriteSet::build(&read_set, &batch)?;
     let mut last = StoreError::Busy;
@@ -33,7 +36,7 @@ pub(super) async fn save(
         if attempt > 0 {
             inner.reload_catalog().await?;
         }
-        match try_save(&inner, &inner.current_catalog(), &read_set, &batch, &write_set).await {
+        match try_save(&inner, &inner.current_catalog(), &read_set, (&batch, &write_set), &commit_sent).await {
             Err(SaveAttemptError { error, is_retryable: true }) => last = error,
             Err(SaveAttemptError { error, is_retryable: false }) => return Err(error),
             Ok(save) => return Ok(save),
@@ -59,8 +62,8 @@ async fn try_save(
     inner: &PostgresInner,
     snapshot: &CatalogSnapshot,
     read_set: &ReadSet,
-    batch: &Batch,
-    write_set: &WriteSet<'_>,
+    (batch, write_set): (&Batch, &WriteSet<'_>),
+    commit_sent: &AtomicBool,
 ) -> Result<SaveResult, SaveAttemptError> {
     for record in &write_set.records {
         snapshot.catalog.version_number(&record.after.lifecycle)?;
@@ -94,7 +97,7 @@ async fn try_save(
         return Ok(SaveResult::Conflict(lock_result.conflict));
     }
     let mut writer = BatchWriter::new(snapshot, read_set, write_set, &lock_result)?;
-    match write_batch(&transaction, &mut writer, &lock_plan, write_set, &inner.commit_latency).await {
+    match write_batch(&transaction, &mut writer, &lock_plan, write_set, (&inner.commit_latency, commit_sent)).await {
         Ok(save) => {
             transaction.release();
             inner.scan_cursors.lower_to(&writer.lowest_written);
@@ -144,7 +147,7 @@ async fn write_batch(
     writer: &mut BatchWriter<'_>,
     lock_plan: &LockPlan<'_>,
     write_set: &WriteSet<'_>,
-    commit_latency: &Histogram,
+    (commit_latency, commit_sent): (&Histogram, &AtomicBool),
 ) -> Result<SaveResult, SaveWriteError> {
     let client = transaction.client()?;
     let mut pipeline = Pipeline::default();
@@ -168,6 +171,7 @@ async fn write_batch(
     }
     let end = writer.write_shared(&mut pipeline)?;
     pipeline.add_plain("COMMIT");
+    commit_sent.store(true, Ordering::SeqCst);
     let (answers, commit) = pipeline.try_run_timed(client).await?;
     commit_latency.record_duration(commit);
     let row = answers.get(end).and_then(|rows| rows.first());

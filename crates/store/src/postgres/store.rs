@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onceward_core::decide::{Effect, ReadKey};
@@ -76,11 +77,17 @@ impl Store for PostgresStore {
 
     async fn save(&self, read_set: &Arc<ReadSet>, batch: &Arc<Batch>) -> Result<SaveResult, StoreError> {
         // In a separate task, so that a cancelled caller does not leave an unfinished transaction.
-        let work = save::save(Arc::clone(&self.inner), Arc::clone(read_set), Arc::clone(batch));
-        let join_error = |error: tokio::task::JoinError| {
-            StoreError::Unavailable(format!("the task that saved the batch ended before its result: {error}"))
-        };
-        tokio::spawn(work).await.map_err(join_error)?
+        let commit_sent = Arc::new(AtomicBool::new(false));
+        let work =
+            save::save(Arc::clone(&self.inner), Arc::clone(read_set), Arc::clone(batch), Arc::clone(&commit_sent));
+        tokio::spawn(work).await.unwrap_or_else(|error| {
+            // A panic closes the connection, and the server rolls back what was not committed.
+            Err(if error.is_panic() && !commit_sent.load(Ordering::SeqCst) {
+                StoreError::Panicked
+            } else {
+                StoreError::Unavailable(format!("the task that saved the batch ended before its result: {error}"))
+            })
+        })
     }
 
     async fn lease_candidates(&self, query: &LeaseQuery) -> Result<Vec<LeaseCandidate>, StoreError> {

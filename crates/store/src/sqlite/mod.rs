@@ -191,11 +191,12 @@ impl SqliteStore {
     }
 }
 
-/// Ends a transaction that a panic left open.
-fn roll_back_open(connection: &Connection) {
+/// Ends a transaction that a panic left open. A reader has written nothing.
+fn roll_back_open(connection: &Connection) -> bool {
     if !connection.is_autocommit() {
         let _ = connection.execute_batch("ROLLBACK");
     }
+    true
 }
 
 impl SqliteReader {

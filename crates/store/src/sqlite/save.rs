@@ -33,6 +33,8 @@ pub(super) struct SqliteWriter {
     last_row: u64,
     recent_writes: RecentWrites,
     checkpointer: WalCheckpointer,
+    /// Whether a save runs and its commit has not begun. A panic then writes nothing.
+    is_before_commit: bool,
 }
 
 /// The write sets of the last batches, each with the generation that it ended.
@@ -72,7 +74,7 @@ impl SqliteWriter {
         let data_version = Some(read_data_version(&connection)?);
         let last_row = read_last_row_id(&connection)?;
         let recent_writes = RecentWrites::default();
-        Ok(Self { connection, shared, data_version, last_row, recent_writes, checkpointer })
+        Ok(Self { connection, shared, data_version, last_row, recent_writes, checkpointer, is_before_commit: false })
     }
 
     pub(super) fn save(
@@ -83,7 +85,9 @@ impl SqliteWriter {
         on_busy: OnBusy,
     ) -> Result<SaveResult, StoreError> {
         let started = Instant::now();
+        self.is_before_commit = true;
         let result = self.write_batch(read_set, batch, encoded, on_busy);
+        self.is_before_commit = false;
         self.shared.is_disk_fast.store(started.elapsed() < MAX_INLINE_SAVE_TIME, Ordering::Relaxed);
         if result.is_err() {
             // The outcome of the write is unknown.
@@ -93,11 +97,13 @@ impl SqliteWriter {
         result
     }
 
-    /// Restores the writer after a job panicked. Its transaction was rolled back, but the cached values may be wrong.
-    pub(super) fn recover(&mut self) {
+    /// Restores the writer after a job panicked: rolls back its transaction and drops the cached values, which may be
+    /// wrong. Returns whether the job was a save that certainly wrote nothing.
+    pub(super) fn recover(&mut self) -> bool {
         super::roll_back_open(&self.connection);
         self.data_version = None;
         self.invalidate_caches();
+        std::mem::take(&mut self.is_before_commit)
     }
 
     /// Makes sure that no value loaded or cached before is used without comparison.
@@ -152,6 +158,7 @@ impl SqliteWriter {
         let metas = write_set.records.iter().map(|record| writer.record_meta(record)).collect::<Result<Vec<_>, _>>()?;
         let (last_row, earliest_ready_at) = (writer.last_row_id, writer.earliest_ready_at);
         let commit_started = Instant::now();
+        self.is_before_commit = false;
         transaction.commit()?;
         self.shared.commit_latency.record_duration(commit_started.elapsed());
         self.last_row = last_row;
@@ -274,7 +281,15 @@ mod tests {
             Ok((writer.connection.is_autocommit(), names, writer.data_version))
         }));
         assert_eq!(found.expect("the writer thread survives the panic"), (true, 0, None));
-        assert_eq!(store.inner.shared.generation.load(Ordering::Acquire), before + 1);
+        let save = |writer: &mut SqliteWriter| -> Result<(), StoreError> {
+            writer.is_before_commit = true;
+            panic!("a save that panics before its commit, for the test");
+        };
+        for (expected, job) in [(true, save as fn(&mut _) -> _), (false, job)] {
+            let result = runtime.block_on(store.inner.writer.run(job));
+            assert_eq!(matches!(result, Err(StoreError::Panicked)), expected, "{result:?}");
+        }
+        assert_eq!(store.inner.shared.generation.load(Ordering::Acquire), before + 3);
         let read = store.inner.readers.run(|_| -> Result<(), StoreError> { panic!("a reader panics, for the test") });
         assert!(runtime.block_on(read).is_err());
         for _ in 0..2 * crate::sqlite::READER_THREADS {

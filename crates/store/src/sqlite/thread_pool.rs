@@ -25,12 +25,16 @@ pub(super) struct ThreadPool<T> {
     handles: Vec<JoinHandle<()>>,
     /// The resource of the first thread. If it is free, a caller can use it on its own thread.
     first_resource: Arc<Mutex<T>>,
-    /// Restores a resource after a job panicked.
-    recover_after_panic: fn(&mut T),
+    /// Restores a resource after a job panicked. Returns whether the job certainly wrote nothing.
+    recover_after_panic: fn(&mut T) -> bool,
 }
 
 impl<T: Send + 'static> ThreadPool<T> {
-    pub(super) fn start(name: &str, resources: Vec<T>, recover_after_panic: fn(&mut T)) -> Result<Self, StoreError> {
+    pub(super) fn start(
+        name: &str,
+        resources: Vec<T>,
+        recover_after_panic: fn(&mut T) -> bool,
+    ) -> Result<Self, StoreError> {
         let (jobs, job_receiver) = channel::<ThreadJob<T>>();
         let waiting = Arc::new(Mutex::new(job_receiver));
         let mut handles = Vec::with_capacity(resources.len());
@@ -84,12 +88,15 @@ impl<T: Send + 'static> ThreadPool<T> {
 
 fn run_guarded<T, R>(
     resource: &mut T,
-    recover_after_panic: fn(&mut T),
+    recover_after_panic: fn(&mut T) -> bool,
     job: impl FnOnce(&mut T) -> Result<R, StoreError>,
 ) -> Result<R, StoreError> {
     catch_unwind(AssertUnwindSafe(|| job(resource))).unwrap_or_else(|panic| {
-        recover_after_panic(resource);
-        Err(StoreError::Unavailable(format!("the store panicked: {}", panic_message(&*panic))))
+        Err(if recover_after_panic(resource) {
+            StoreError::Panicked
+        } else {
+            StoreError::Unavailable(format!("the store panicked: {}", panic_message(&*panic)))
+        })
     })
 }
 
@@ -125,7 +132,11 @@ mod tests {
     /// Covers a panic in both cases.
     #[test]
     fn job_runs_inline_only_while_resource_is_free() {
-        let pool = ThreadPool::start("test", vec![0_u32], |tool| *tool = 100).expect("a thread");
+        let recover = |tool: &mut u32| {
+            *tool = 100;
+            false
+        };
+        let pool = ThreadPool::start("test", vec![0_u32], recover).expect("a thread");
         let caller = std::thread::current().id();
         let job = |tool: &mut u32| {
             *tool += 1;
