@@ -43,18 +43,26 @@ pub(crate) async fn authenticate(State(app): State<AppState>, request: Request, 
     }
 }
 
-/// Returns whether a path is open to all callers: health, the OpenAPI document and the error pages contain no user
-/// data.
+/// Returns whether a path is open to all callers, also from pages of other sites: health, the OpenAPI document and the
+/// error pages contain no user data.
 fn is_public_path(path: &str) -> bool {
-    matches!(path, "/" | "/livez" | "/readyz" | "/openapi.json" | "/errors") || path.starts_with("/errors/")
+    is_health_path(path) || matches!(path, "/openapi.json" | "/errors") || path.starts_with("/errors/")
+}
+
+pub(crate) fn is_health_path(path: &str) -> bool {
+    matches!(path, "/livez" | "/readyz")
 }
 
 /// Returns the caller's identity, or `None` if the path is public and the caller sent no valid API key.
 async fn identify(app: &AppState, request: &Parts) -> Result<Option<Identity>, Problem> {
     let (keys, path) = (app.engine().api_keys(), request.uri.path());
+    // Before the keys: these paths must not wait for the database.
+    if is_public_path(path) {
+        return Ok(None);
+    }
     let auth_required = match keys.is_auth_required().await {
-        // Liveness must be answerable while the database is down.
-        Err(_) if is_public_path(path) => true,
+        // The home page says that the database is down.
+        Err(_) if path == "/" => true,
         auth_required => auth_required?,
     };
     if app.config().is_loopback && !auth_required {
@@ -65,9 +73,6 @@ async fn identify(app: &AppState, request: &Parts) -> Result<Option<Identity>, P
         // A caller with a valid API key sees more on the home page.
         let Ok(key) = bearer_token(&request.headers) else { return Ok(None) };
         return Ok(keys.authenticate(key).await.ok());
-    }
-    if is_public_path(path) {
-        return Ok(None);
     }
     let identity = keys.authenticate(bearer_token(&request.headers)?).await?;
     if let Some(key) = &identity.api_key_id {
