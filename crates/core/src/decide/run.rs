@@ -13,6 +13,7 @@ use super::operation::{Call, FailureReport, Operation};
 use super::plan::{EventContext, NoMatch};
 use super::snapshot::{ReadKey, Snapshot};
 use super::timers::{DueKind, first_due, next_due};
+use super::visibility::reads_everything;
 use crate::expr::{EvalFault, FaultKind};
 use crate::model::{Definitions, EventKind};
 use crate::record::{AbortReason, Execution, ExecutionStatus, FencingToken, Record};
@@ -157,6 +158,11 @@ impl OperationRun<'_> {
         let actor = &self.draft.operation.actor;
         let record = match self.draft.find(id)? {
             Some(record) if can_read(&self.draft, record, actor, token)? => Arc::clone(record),
+            // An operator reads every record, so it is told the truth.
+            Some(record) if reads_everything(actor) => {
+                let reason = "the caller may read the record as an operator, but its lifecycle's [access] does not admit the caller, so it may fire no event";
+                return Err(Halt::Refuse(record_refusal(record, event, 403, "not_allowed", reason)));
+            }
             _ => return Err(Halt::Refuse(not_found_refusal(event))),
         };
         let refuse =

@@ -163,3 +163,28 @@ require = [{ to = "record.stock", event = "take" }]
     let refusal = simulator.fire(order, "buy", &boss).expect_refusal(409, "sold_out");
     assert_eq!(refusal.record, Some(stock));
 }
+
+/// An operator reads every record, so an event on one is refused with the reason, not as if the record did not exist.
+#[test]
+fn operator_without_access_is_told_why_event_is_refused() {
+    let mut simulator = new_simulator(&[r#"
+language = 1
+lifecycle = "deal.offer"
+about = "an offer of its owner"
+[states]
+open = { about = "open", rest = true }
+over = { about = "over", final = true }
+[[on.create]]
+go = "-> open"
+[[on.close]]
+go = "open -> over"
+by = ["owner", "operator"]
+"#]);
+    let offer = simulator.create("deal.offer", &user("ann")).expect_ok();
+    let refusal = simulator.fire(offer, "close", &operator("boss")).expect_refusal(403, "not_allowed");
+    assert_eq!(refusal.record, Some(offer));
+    assert!(refusal.reason.contains("[access]"), "{}", refusal.reason);
+    let refusal = simulator.fire(offer, "close", &user("eve")).expect_refusal(404, "not_found");
+    assert_eq!(refusal.record, None);
+    simulator.fire(offer, "close", &user("ann")).expect_ok();
+}
