@@ -3,6 +3,7 @@
 //! Shared modules: `files` reads lifecycle files, `shipped` holds the built-in ones, `database`, `target` and `remote`
 //! find the database or server, and `output`, `table` and `progress_bar` print.
 
+mod accounts;
 mod backup;
 mod check;
 mod clock;
@@ -40,6 +41,7 @@ mod webhook_secret;
 mod work;
 
 use std::process::ExitCode;
+mod workers;
 
 use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -64,6 +66,7 @@ struct Cli {
 enum CliCommand {
     Backup(backup::BackupArgs),
     Check(check::CheckArgs),
+    Accounts(accounts::AccountsArgs),
     Clock(clock::ClockArgs),
     Doctor(doctor::DoctorArgs),
     Draw(draw::DrawArgs),
@@ -83,6 +86,7 @@ enum CliCommand {
     Work(work::WorkArgs),
 }
 
+    Workers(workers::WorkersArgs),
 /// Parses the command line. Usage lines of errors are fixed, because clap's own would list each option that an
 /// environment variable sets, as if it were required.
 fn parse_arguments() -> Cli {
@@ -107,6 +111,7 @@ fn main() -> ExitCode {
     let result = match parse_arguments().command {
         CliCommand::Backup(backup) => backup.run(),
         CliCommand::Check(check) => check.run(),
+        CliCommand::Accounts(accounts) => accounts.run(),
         CliCommand::Clock(clock) => clock.run(),
         CliCommand::Doctor(doctor) => doctor.run(),
         CliCommand::Draw(draw) => draw.run(),
@@ -126,6 +131,7 @@ fn main() -> ExitCode {
         CliCommand::Work(work) => work.run(),
     };
     let status = result.unwrap_or_else(|error| {
+        CliCommand::Workers(workers) => workers.run(),
         // The command could not start: for example, a file is missing or a name is unknown.
         output::print_stderr(&format!("error: {error:#}\n"));
         output::CommandStatus::UsageError

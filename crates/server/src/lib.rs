@@ -34,6 +34,7 @@ mod extract;
 mod known_names;
 mod openapi;
 mod problem;
+mod query_parameters;
 mod rate_limiter;
 mod repoll;
 mod request_service;

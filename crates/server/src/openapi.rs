@@ -1,6 +1,9 @@
 //! Generates the OpenAPI 3.1 document from the routes and adds the responses common to all of them.
 
+use std::sync::Arc;
+
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
@@ -8,6 +11,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::{ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
 
 use crate::app::AppState;
+use crate::query_parameters::{QueryParameters, refuse_unknown};
 use crate::router;
 use crate::system_routes::SystemRoutes;
 
@@ -53,7 +57,8 @@ pub(crate) fn build_routes(systems: Vec<SystemRoutes>) -> (Router<AppState>, Ope
     for item in api.paths.paths.values_mut() {
         operations(item).into_iter().flatten().for_each(add_common_responses);
     }
-    (routes, api)
+    let known = Arc::new(QueryParameters::from_api(&api));
+    (routes.layer(from_fn_with_state(known, refuse_unknown)), api)
 }
 
 /// Formats the document as it is served and checked in.

@@ -1,15 +1,16 @@
-//! Calls that manage a server: API keys, webhook secrets, pruning and the clock.
+//! Calls that manage a server: API keys, webhook secrets, accounts, workers, pruning and the clock.
 
 use std::time::Duration;
 
 use http::Method;
 use onceward_api_types::{
-    ApiKey, ApiKeys, ClockState, NewApiKeyBody, NewApiKeyJson, PruneBody, PruneReport, RevokedApiKey, WebhookSecretJson,
+    Account, AccountEntry, Accounts, ApiKey, ApiKeys, ClockState, NewApiKeyBody, NewApiKeyJson, PruneBody, PruneReport,
+    RevokedApiKey, Statement, WebhookSecretJson, Workers,
 };
 
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::transport::{ApiRequest, RetrySafety};
+use crate::transport::{ApiRequest, RetrySafety, percent_encode};
 
 /// Pruning pauses between batches and takes long on a large database. After a day, the server is assumed lost.
 const PRUNE_TIMEOUT: Duration = Duration::from_hours(24);
@@ -55,6 +56,38 @@ impl Client {
     pub async fn rotate_webhook_secret(&self) -> Result<WebhookSecretJson, ClientError> {
         let api_request = ApiRequest::post("/v1/webhook-secret/rotate".to_owned(), &serde_json::json!({}))?;
         self.send_json(&ApiRequest { retry_safety: RetrySafety::Never, ..api_request }).await
+    }
+
+    /// Lists all accounts with their balances, sorted by asset and name.
+    pub async fn accounts(&self) -> Result<Vec<Account>, ClientError> {
+        let (mut accounts, mut path) = (Vec::new(), "/v1/accounts?limit=1000".to_owned());
+        loop {
+            let page: Accounts = self.send_json(&ApiRequest::get(path)).await?;
+            accounts.extend(page.accounts);
+            match page.next {
+                Some(next) => path = format!("/v1/accounts?limit=1000&cursor={}", percent_encode(&next)),
+                None => return Ok(accounts),
+            }
+        }
+    }
+
+    /// Returns an account's statement, newest line first.
+    pub async fn statement(&self, account: &str) -> Result<Vec<AccountEntry>, ClientError> {
+        let first = format!("/v1/accounts/{}/entries?limit=1000", percent_encode(account));
+        let (mut lines, mut path) = (Vec::new(), first.clone());
+        loop {
+            let page: Statement = self.send_json(&ApiRequest::get(path)).await?;
+            lines.extend(page.entries);
+            match page.next {
+                Some(next) => path = format!("{first}&cursor={}", percent_encode(&next)),
+                None => return Ok(lines),
+            }
+        }
+    }
+
+    /// Lists the workers that asked for jobs within the last day, most recent first.
+    pub async fn workers(&self) -> Result<Workers, ClientError> {
+        self.send_json(&ApiRequest::get("/v1/workers?limit=1000".to_owned())).await
     }
 
     /// Prunes ended records. Returns when pruning is complete.

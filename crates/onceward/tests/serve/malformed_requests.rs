@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 
-use onceward_testkit::http::{JSON_CONTENT_TYPE, read_response, write_request};
+use onceward_testkit::http::{BINARY_CONTENT_TYPE, JSON_CONTENT_TYPE, read_response, write_request};
 use onceward_testkit::server_process::DatabaseKind;
 use serde_json::json;
 
@@ -130,4 +130,34 @@ fn disconnected_clients_lose_no_jobs() {
     let id = server.create_job(&json!(1));
     // The disconnected long polls took no job.
     assert_eq!(server.lease()["record"]["id"], json!(id));
+}
+
+/// Each documented route refuses an unknown query parameter, and names it and the known ones.
+#[test]
+fn unknown_query_parameter_is_refused_on_all_routes() {
+    let server = start_server(DatabaseKind::Sqlite);
+    let api = server.get("/openapi.json").json();
+    let mut refused = 0;
+    for (path, methods) in api["paths"].as_object().expect("paths") {
+        let mut concrete: Vec<&str> = Vec::new();
+        for part in path.split('/') {
+            concrete.push(if part.starts_with('{') { "0199a000-0000-7000-8000-000000000001" } else { part });
+        }
+        let concrete = concrete.join("/");
+        for (method, route) in methods.as_object().expect("methods") {
+            let method = method.to_uppercase();
+            let takes_bytes = route["requestBody"]["content"].get("application/octet-stream").is_some();
+            let kind = if takes_bytes { BINARY_CONTENT_TYPE } else { JSON_CONTENT_TYPE };
+            let reply = server.call(&method, &format!("{concrete}?nosuch=1"), &[kind], Some(b"{}"));
+            assert_eq!(reply.status, 422, "{method} {path}: {}", reply.text());
+            reply.assert_problem(422, "invalid_input");
+            assert!(reply.text().contains("`nosuch`"), "{method} {path}: {}", reply.text());
+            refused += 1;
+        }
+    }
+    assert!(refused > 40, "{refused}");
+    let reply = server.get("/v1/workers?limits=1");
+    assert!(reply.text().contains("the query parameter `limits` is unknown; expected `limit`"), "{}", reply.text());
+    assert_eq!(server.get("/v1/records?limit=1&lifecycle=execution.job").status, 200);
+    assert_eq!(server.get("/v1/records?").status, 200);
 }

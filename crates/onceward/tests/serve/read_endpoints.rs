@@ -177,3 +177,33 @@ fn out_of_range_cursor_returns_empty_page_or_error() {
         }
     }
 }
+
+#[test]
+fn accounts_and_workers_commands_print_tables() {
+    let server = serve_lifecycle_files(DatabaseKind::Sqlite);
+    let url = server.url();
+    let run = |words: &[&str]| {
+        let done =
+            std::process::Command::new(BINARY).args(words).args(["--server", &url]).output().expect("the binary runs");
+        (done.status.code(), String::from_utf8_lossy(&done.stdout).into_owned())
+    };
+    assert_eq!(run(&["accounts", "coin:nobody"]).0, Some(1));
+    let id = create_record(&server, "suite.box", &json!({}));
+    let body = json!({ "input": { "amount": 50 } });
+    assert_eq!(server.post(&format!("/v1/records/{id}/events/earn"), &body).status, 200);
+    let (_, accounts) = run(&["accounts"]);
+    assert!(accounts.contains("coin:mint") && accounts.contains("-50") && accounts.contains("outside"), "{accounts}");
+    let (_, statement) = run(&["accounts", "coin:purse:local"]);
+    assert!(statement.contains("earn") && statement.contains(&id) && statement.contains("coin:mint"), "{statement}");
+    let listed: Json = serde_json::from_str(&run(&["accounts", "--json"]).1).expect("JSON");
+    assert!(listed.as_array().expect("accounts").iter().any(|one| one["id"] == "coin:purse:local"), "{listed}");
+    server.create_job(&json!(1));
+    server.lease();
+    let (_, workers) = run(&["workers"]);
+    assert!(
+        workers.starts_with("WORKER") && workers.contains("\nw ") && workers.contains("execution.job"),
+        "{workers}"
+    );
+    let listed: Json = serde_json::from_str(&run(&["workers", "--json"]).1).expect("JSON");
+    assert!(listed["workers"].is_array(), "{listed}");
+}
