@@ -19,6 +19,9 @@ pub struct Lifecycle {
     pub about: String,
     /// Identifies this version.
     pub hash: String,
+    /// Hash of the server's own file, if it is not the active version. `onceward lifecycle use` activates it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_hash: Option<String>,
     /// Default length of a lease; null if workers do not lease its records.
     pub lease: Option<String>,
     pub states: Vec<State>,

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PruneBody {
-    /// Prune records that ended longer ago than this; defaults to the server's retention policy. Lifecycles with
-    /// their own retention keep it unless `only` names them.
+    /// Prune records that ended longer ago than this; defaults to the server's retention policy, which keeps
+    /// records forever unless it is set otherwise. Lifecycles with their own retention keep it unless `only` names them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(example = "30d", pattern = "^([0-9]{1,4}(us|ms|s|m|h|d)){1,3}$"))]
     pub older_than: Option<String>,
@@ -43,6 +43,8 @@ pub struct PruneReport {
     /// Pruned records by lifecycle, owner and final state.
     pub shares: Vec<LifecyclePruneReport>,
     pub damaged: Vec<PruneBlocked>,
+    /// How long the call kept what, for people.
+    pub retention: String,
 }
 
 /// Pruned records of one lifecycle, owner and final state.

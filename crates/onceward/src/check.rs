@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use onceward_core::compile::declared_lifecycles;
 use onceward_core::count_noun;
 use onceward_core::diagnostic::{Diagnostic, InputFiles, Severity, Span};
 use serde_json::{Value, json};
@@ -14,9 +15,9 @@ use crate::shipped;
 
 /// Analyze lifecycle files and report errors and warnings
 ///
-/// Files given together may refer to each other. A folder stands for all *.toml files in it and its subfolders, except Cargo.toml, hidden
-/// files and folders, and folders named target. In a folder, TOML files without lifecycle keys (`language`, `lifecycle`, states or
-/// transitions) are skipped. A file named on the command line is always checked.
+/// Files given together may refer to each other and to shipped lifecycles. A folder stands for all *.toml files in it and its subfolders,
+/// except Cargo.toml, hidden files and folders, and folders named target. In a folder, TOML files without lifecycle keys (`language`,
+/// `lifecycle`, states or transitions) are skipped. A file named on the command line is always checked.
 ///
 /// Exit codes: 0 all lifecycles are sound; 1 there are errors, or a file is too large or not UTF-8; 2 a file or folder cannot be read.
 #[derive(Args)]
@@ -42,6 +43,8 @@ const UNREADABLE_FILE_CODE: &str = "unreadable-file";
 struct CheckFindings {
     lifecycles: Vec<String>,
     diagnostics: Vec<Diagnostic>,
+    /// The files that the diagnostics refer to.
+    files: InputFiles,
     unreadable: Vec<UnreadableFile>,
 }
 
@@ -50,16 +53,18 @@ impl CheckFindings {
         let unreadable = loaded.unreadable.clone();
         if !unreadable.is_empty() {
             // The other files may refer to the unreadable ones, so their diagnostics would mislead.
-            return Self { lifecycles: Vec::new(), diagnostics: Vec::new(), unreadable };
+            let files = loaded.files.clone();
+            return Self { lifecycles: Vec::new(), diagnostics: Vec::new(), files, unreadable };
         }
-        match onceward_core::load_definitions(&loaded.files) {
-            Ok(loaded) => {
-                let names = loaded.definitions.lifecycles.keys().filter(|name| !shipped::is_built_in(name));
-                let lifecycles = names.map(ToString::to_string).collect();
-                Self { lifecycles, diagnostics: loaded.warnings, unreadable }
+        let (result, files) = shipped::load_with_shipped(&loaded.files);
+        let (lifecycles, diagnostics) = match result {
+            Ok(result) => {
+                let names = declared_lifecycles(&loaded.files);
+                (names.iter().map(ToString::to_string).collect(), result.warnings)
             }
-            Err(diagnostics) => Self { lifecycles: Vec::new(), diagnostics, unreadable },
-        }
+            Err(diagnostics) => (Vec::new(), diagnostics),
+        };
+        Self { lifecycles, diagnostics, files, unreadable }
     }
 
     fn count(&self, severity: Severity) -> usize {
@@ -88,19 +93,19 @@ impl CheckArgs {
         }
         let findings = CheckFindings::analyze(&loaded);
         if self.json {
-            print_stdout(&format!("{:#}\n", as_json(&findings, &loaded.files)))?;
+            print_stdout(&format!("{:#}\n", as_json(&findings)))?;
         } else {
-            self.print_findings(&findings, &loaded.files)?;
+            self.print_findings(&findings)?;
         }
         Ok(if findings.is_sound() { CommandStatus::Success } else { CommandStatus::Failure })
     }
 
-    fn print_findings(&self, findings: &CheckFindings, files: &InputFiles) -> Result<()> {
+    fn print_findings(&self, findings: &CheckFindings) -> Result<()> {
         for file in &findings.unreadable {
             print_stderr(&format!("error[{UNREADABLE_FILE_CODE}]: {}\n\n", file.message));
         }
         for diagnostic in &findings.diagnostics {
-            print_stderr(&format!("{}\n", diagnostic.render(files, self.color.is_enabled())));
+            print_stderr(&format!("{}\n", diagnostic.render(&findings.files, self.color.is_enabled())));
         }
         let warnings = match findings.count(Severity::Warning) {
             0 => String::new(),
@@ -128,7 +133,8 @@ fn skipped_note(skipped: &[String]) -> Option<String> {
     (!skipped.is_empty()).then(|| format!("note: skipped {names}{more}: {reason}\n"))
 }
 
-fn as_json(findings: &CheckFindings, files: &InputFiles) -> Value {
+fn as_json(findings: &CheckFindings) -> Value {
+    let files = &findings.files;
     let mut diagnostics: Vec<Value> = findings
         .unreadable
         .iter()

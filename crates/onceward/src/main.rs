@@ -15,6 +15,7 @@ mod files;
 mod fire;
 mod get;
 mod history;
+mod inactive_files;
 mod key;
 mod lifecycle;
 mod list;
@@ -27,6 +28,7 @@ mod progress_bar;
 mod prune;
 mod record_id;
 mod remote;
+mod retention;
 mod serve;
 mod shipped;
 mod sighup;
@@ -39,9 +41,9 @@ mod verify;
 mod watch;
 mod webhook_secret;
 mod work;
+mod workers;
 
 use std::process::ExitCode;
-mod workers;
 
 use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -64,9 +66,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum CliCommand {
+    Accounts(accounts::AccountsArgs),
     Backup(backup::BackupArgs),
     Check(check::CheckArgs),
-    Accounts(accounts::AccountsArgs),
     Clock(clock::ClockArgs),
     Doctor(doctor::DoctorArgs),
     Draw(draw::DrawArgs),
@@ -84,9 +86,9 @@ enum CliCommand {
     Watch(watch::WatchArgs),
     WebhookSecret(webhook_secret::WebhookSecretArgs),
     Work(work::WorkArgs),
+    Workers(workers::WorkersArgs),
 }
 
-    Workers(workers::WorkersArgs),
 /// Parses the command line. Usage lines of errors are fixed, because clap's own would list each option that an
 /// environment variable sets, as if it were required.
 fn parse_arguments() -> Cli {
@@ -109,9 +111,9 @@ fn main() -> ExitCode {
         return exit_code;
     }
     let result = match parse_arguments().command {
+        CliCommand::Accounts(accounts) => accounts.run(),
         CliCommand::Backup(backup) => backup.run(),
         CliCommand::Check(check) => check.run(),
-        CliCommand::Accounts(accounts) => accounts.run(),
         CliCommand::Clock(clock) => clock.run(),
         CliCommand::Doctor(doctor) => doctor.run(),
         CliCommand::Draw(draw) => draw.run(),
@@ -129,9 +131,9 @@ fn main() -> ExitCode {
         CliCommand::Watch(watch) => watch.run(),
         CliCommand::WebhookSecret(secret) => secret.run(),
         CliCommand::Work(work) => work.run(),
+        CliCommand::Workers(workers) => workers.run(),
     };
     let status = result.unwrap_or_else(|error| {
-        CliCommand::Workers(workers) => workers.run(),
         // The command could not start: for example, a file is missing or a name is unknown.
         output::print_stderr(&format!("error: {error:#}\n"));
         output::CommandStatus::UsageError

@@ -21,20 +21,22 @@ use crate::object_storage::ObjectStorageArgs;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 use crate::progress_bar::ProgressBar;
 use crate::remote;
+use crate::retention::RetentionArgs;
 use crate::target::{Target, TargetArgs};
 
 /// Delete records that ended before the retention cutoff
 ///
-/// Deletes ended records with their log entries, and stored replies to old idempotency keys. A running server prunes by itself; use this
-/// command to prune earlier. Account balances, counts and unique keys that must outlive their records are kept in a checkpoint in the log.
-/// Pruning cannot be undone: make a backup first.
+/// Deletes ended records with their log entries, and stored replies to old idempotency keys. Without --older-than, --keep or a server's
+/// --keep, records of your lifecycles are kept forever: the command then deletes only ended records of the engine's own lifecycles
+/// (onceward.…) and old idempotency keys. A running server prunes by itself; use this command to prune earlier. Account balances, counts
+/// and unique keys that must outlive their records are kept in a checkpoint in the log. Pruning cannot be undone: make a backup first.
 ///
 /// With --db, the command works on the database directly. Stop the server that has a SQLite file open; servers on PostgreSQL may run. With
 /// --server, that server prunes; the command needs an operator's API key. With neither, the command uses onceward.db in the current folder
 /// if no server has it open, otherwise the server at 127.0.0.1:7171.
 ///
-/// With --db, the retention of `serve --keep` does not apply: select lifecycles with --only. A server uses its own retention for everything
-/// that the options do not set.
+/// With --db, give the same --keep as to `serve`, or set ONCEWARD_KEEP for both. A server uses its own retention for everything that
+/// --older-than, --keys-older-than and --only do not set; --keep does not change it.
 ///
 /// Exit codes: 0 done; 1 damaged records were kept, the server refused, an engine has the database open, or its schema is newer than this
 /// program; 2 the server or the database cannot be reached.
@@ -48,7 +50,9 @@ pub(crate) struct PruneArgs {
     target: TargetArgs,
     #[command(flatten)]
     objects: ObjectStorageArgs,
-    /// Delete records that ended longer ago, such as 12h or 90d. Default: the server's retention; with --db 30d
+    #[command(flatten)]
+    retention: RetentionArgs,
+    /// Delete records that ended longer ago, such as 12h or 90d. A lifecycle that --keep names keeps its own time, unless --only names it
     #[arg(long, value_name = "TIME", value_parser = parse_duration_or_days)]
     older_than: Option<Length>,
     /// Delete stored replies to idempotency keys that are older. Default: the server's retention; with --db 7d
@@ -101,18 +105,14 @@ impl PruneArgs {
         Ok(remote::build_runtime()?.block_on(client.prune(&body))?)
     }
 
-    fn retention(&self) -> RetentionPolicy {
-        let defaults = RetentionPolicy::default();
-        let (records, idempotency_keys) =
-            (self.older_than.or(defaults.records_ttl), self.keys_older_than.or(defaults.idempotency_keys_ttl));
-        let default_records = if self.only.is_empty() { records } else { None };
-        let retention =
-            RetentionPolicy { records_ttl: default_records, idempotency_keys_ttl: idempotency_keys, ..defaults };
-        self.only.iter().fold(retention, |retention, name| retention.with_lifecycle(name, records))
+    fn retention(&self) -> Result<RetentionPolicy> {
+        let retention = self.retention.retention()?.for_call(self.older_than, &self.only);
+        let idempotency_keys_ttl = self.keys_older_than.or(retention.idempotency_keys_ttl);
+        Ok(RetentionPolicy { idempotency_keys_ttl, ..retention })
     }
 
     fn prune_database(&self, database: &DatabaseUrl) -> Result<PruneReport> {
-        let options = PruneOptions { retention: self.retention(), dry_run: self.dry_run, ..PruneOptions::default() };
+        let options = PruneOptions { retention: self.retention()?, dry_run: self.dry_run, ..PruneOptions::default() };
         remote::build_runtime()?.block_on(async {
             self.require_current_schema(database)?;
             let store = database.open_existing().await?;
@@ -143,6 +143,7 @@ impl PruneArgs {
         if let Some(name) = self.only.iter().find(|name| catalog.definitions.get(name.as_str()).is_none()) {
             return Err(anyhow!("the database has no lifecycle `{name}`"));
         }
+        self.retention.require_known_lifecycles(&catalog.definitions.lifecycles.keys().cloned().collect())?;
         // Open the object storage first: if that fails, nothing has been deleted yet.
         let objects = self.objects.open_or_default(database).await?;
         let mut progress = PruneProgress(ProgressBar::for_terminal());
@@ -153,7 +154,7 @@ impl PruneArgs {
             // Delete the large payloads that no record references any more.
             collect_orphans(store, &objects, EngineConfig::default().orphan_ttl).await?;
         }
-        Ok(prune_report_json(&pruned))
+        Ok(prune_report_json(&pruned, &options.retention))
     }
 
     /// Reports transient errors and a server's refusal as failure, not as misuse.
@@ -230,6 +231,7 @@ fn summary(pruned: &PruneReport, dry_run: bool) -> String {
             let _ = writeln!(summary_text, "{}", count_noun(count, one, many));
         }
     }
+    let _ = writeln!(summary_text, "kept: {}", pruned.retention);
     summary_text
 }
 

@@ -1,6 +1,5 @@
 //! `onceward serve`: runs the engine and its HTTP server.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -29,12 +28,14 @@ use crate::logging::{self, LogFormat};
 use crate::object_storage::ObjectStorageArgs;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 use crate::prune::parse_duration_or_days;
+use crate::retention::RetentionArgs;
 use crate::sighup::hangup_signal;
 use crate::system_routes::all_system_routes;
+use banner::Banner;
 
+mod banner;
 mod image;
 mod lifecycles;
-mod retention;
 mod traces;
 
 /// Deliveries that may wait for a slow receiver at the same time.
@@ -74,8 +75,11 @@ pub(crate) struct ServeArgs {
     /// Folder with lifecycle files (*.toml, also in subfolders), or one file. Repeatable
     #[arg(long, value_name = "DIR")]
     lifecycles: Vec<PathBuf>,
+    /// Do not load the shipped lifecycles of execution, document, image, relay and mesh. Those that the database already has stay
+    #[arg(long, env = "ONCEWARD_NO_SYSTEMS", value_parser = clap::builder::FalseyValueParser::new())]
+    no_systems: bool,
     #[command(flatten)]
-    retention_args: retention::RetentionArgs,
+    retention_args: RetentionArgs,
     /// Maximum requests per second for each API key; 0 means no limit
     #[arg(long, default_value_t = 5_000, value_name = "N")]
     rate_limit: u32,
@@ -162,7 +166,9 @@ impl ServeArgs {
         // Report errors in flags and files before a database is opened.
         let retention = self.retention_args.retention()?;
         let (checks, image) = self.image.build(EngineConfig::default().checks)?;
-        let Some(startup_lifecycles) = lifecycles::load(&self.lifecycles, &checks, &self.unavailable_systems())? else {
+        let Some(startup_lifecycles) =
+            lifecycles::load(&self.lifecycles, !self.no_systems, &checks, &self.unavailable_systems())?
+        else {
             return Ok(CommandStatus::Failure);
         };
         let result = self.runtime()?.block_on(self.serve(&startup_lifecycles, checks, image, retention));
@@ -284,7 +290,16 @@ impl ServeArgs {
         if startup_lifecycles.names.iter().any(|name| name == "image.job") {
             image_setup.start(&engine);
         }
-        print_stdout(&self.startup_message(listener.local_addr()?, startup_lifecycles, &lifecycles, requires_key))?;
+        let banner = Banner {
+            address: listener.local_addr()?,
+            lifecycles: &lifecycles,
+            startup_lifecycles,
+            inactive_files: &startup_lifecycles.inactive_files(&engine).await?,
+            retention: engine.retention(),
+            database_bytes: self.database_bytes().await,
+            requires_key,
+        };
+        print_stdout(&self.startup_message(&banner))?;
         let stop = async move {
             tokio::select! {
                 _ = term.recv() => {}
@@ -311,6 +326,7 @@ impl ServeArgs {
             requests_per_second: self.rate_limit,
             api_key_share_percent: self.key_share,
             skipped_lifecycles: startup_lifecycles.unavailable.clone(),
+            file_versions: startup_lifecycles.file_versions.clone(),
             drain_timeout: self.drain,
             ..defaults
         };
@@ -375,44 +391,6 @@ impl ServeArgs {
             (ServeDatabase::Persistent(database), _) => database.default_object_folder(),
             (ServeDatabase::Temporary, temp_storage) => temp_storage.map(|temp| temp.0.join("onceward.db.objects")),
         }
-    }
-
-    /// Describes the server and suggests the next commands.
-    fn startup_message(
-        &self,
-        address: SocketAddr,
-        startup_lifecycles: &lifecycles::StartupLifecycles,
-        lifecycles: &BTreeSet<Arc<str>>,
-        requires_key: bool,
-    ) -> String {
-        let version = env!("CARGO_PKG_VERSION");
-        let server =
-            if address.to_string() == "127.0.0.1:7171" { String::new() } else { format!("--server http://{address} ") };
-        // Hide the engine's built-in lifecycles.
-        let lifecycles = lifecycles.iter().map(|name| &**name).filter(|name| !name.starts_with("onceward."));
-        let lifecycles = lifecycles.collect::<Vec<_>>().join(", ");
-        let access = if requires_key { "API key required" } else { "no API keys, local requests only" };
-        let mut text = format!(
-            "onceward {version} on {}, {access}\nlistening on http://{address}\n\nlifecycles: {lifecycles}\n",
-            self.db
-        );
-        if !startup_lifecycles.replaced.is_empty() {
-            text.extend(["replaced by your file: ", &startup_lifecycles.replaced.join(", "), "\n"]);
-        }
-        for skipped in &startup_lifecycles.skipped {
-            text.extend(["not loaded: ", skipped, "\n"]);
-        }
-        let key = if requires_key {
-            "  export ONCEWARD_KEY=ow_…  # your API key; `onceward key create` creates one\n"
-        } else {
-            ""
-        };
-        let next_steps = format!(
-            "\nTry in another terminal:\n{key}  onceward new {server}execution.job --payload '{{\"hello\": \"world\"}}'\n  \
-             onceward work {server}execution.job -- cat\n\nPress Ctrl-C to stop.\n"
-        );
-        text.push_str(&next_steps);
-        text
     }
 }
 

@@ -8,6 +8,7 @@ use onceward_core::record::Actor;
 use onceward_engine::{Engine, EngineConfig};
 use onceward_store::{Clock, SqliteStore};
 use onceward_testkit::TempDir;
+use onceward_testkit::server_process::{self, ServerProcess};
 use serde_json::{Value, json};
 
 const NOTE_LIFECYCLE: &str = "language = 1\nlifecycle = \"desk.note\"\nabout = \"Something to remember\"\n[states]\n\
@@ -75,6 +76,65 @@ fn refused_server_start_activates_no_version() {
         assert!(printed.0 == code && printed.2.contains(says), "{printed:?}");
         assert_eq!(versions(), before);
     }
+}
+
+/// The server starts with an older file, so the newer version stays active. It says so, with the command that changes it.
+#[test]
+fn inactive_lifecycle_file_is_reported() {
+    let folder = TempDir::new();
+    let file = folder.database_path();
+    create_notes_of_two_versions(&file);
+    let here: PathBuf = file.parent().expect("folder").to_path_buf();
+    let db = format!("sqlite:{}", file.display());
+    std::fs::create_dir(here.join("own")).expect("folder");
+    std::fs::write(here.join("own/note.toml"), NOTE_LIFECYCLE).expect("file");
+    let start = || {
+        let mut command = server_process::serve_command(env!("CARGO_BIN_EXE_onceward"), &db);
+        ServerProcess::start(command.current_dir(&here).args(["--lifecycles", "own"]))
+    };
+    let server = start();
+    let shown = server.get("/v1/lifecycles/desk.note").json();
+    let (file_hash, active) = (shown["file_hash"].as_str().expect("hash"), shown["hash"].as_str().expect("hash"));
+    let says = format!("desk.note: version {} is active, not version {} of the file", &active[..12], &file_hash[..12]);
+    let command = format!("onceward lifecycle use desk.note {}", &file_hash[..12]);
+    let all = server.get("/v1/lifecycles").json();
+    let others = all["lifecycles"].as_array().expect("lifecycles").iter().filter(|one| one["file_hash"].is_string());
+    assert_eq!(others.count(), 1, "the shipped files are active: {all}");
+    let banner = server.stop();
+    assert!(banner.contains(&says) && banner.contains(&command), "{banner}");
+    let doctor = || run_onceward(&here, &["doctor", "--db", &db, "--lifecycles", "own"]);
+    let (code, printed, _) = doctor();
+    assert!(code == 0 && printed.contains(&says) && printed.contains(&command), "{printed}");
+    let words: Vec<&str> = command.split(' ').skip(1).chain(["--db", &db]).collect();
+    assert_eq!(run_onceward(&here, &words).0, 0);
+    assert!(!doctor().1.contains("inactive-file"), "{}", doctor().1);
+    let server = start();
+    assert!(server.get("/v1/lifecycles/desk.note").json()["file_hash"].is_null());
+    assert!(!server.stop().contains("not active"));
+}
+
+/// `check` and `serve` agree: a file may refer to shipped lifecycles without naming their files.
+#[test]
+fn file_may_spawn_shipped_lifecycle() {
+    let folder = TempDir::new();
+    let here: PathBuf = folder.database_path().parent().expect("folder").to_path_buf();
+    let spawning = "spawn = [{ lifecycle = \"execution.job\", fields = {} }]\n";
+    let file = NOTE_LIFECYCLE.replacen("[[on.close]]\n", &format!("[[on.close]]\n{spawning}"), 1);
+    std::fs::create_dir(here.join("own")).expect("folder");
+    std::fs::write(here.join("own/note.toml"), &file).expect("file");
+    let (code, out, err) = run_onceward(&here, &["check", "own"]);
+    assert_eq!((code, &*out), (0, "1 lifecycle is sound: desk.note\n"), "{err}");
+    let url = format!("sqlite:{}", folder.database_path().display());
+    let mut command = server_process::serve_command(env!("CARGO_BIN_EXE_onceward"), &url);
+    ServerProcess::start(command.current_dir(&here).args(["--lifecycles", "own"])).stop();
+    // Both report the same error in the file.
+    std::fs::write(here.join("own/note.toml"), file.replace("fields = {}", "fields = { nothing = \"1\" }"))
+        .expect("file");
+    let (code, _, checked) = run_onceward(&here, &["check", "own"]);
+    let (started, _, refused) = run_onceward(&here, &["serve", "--db", &url, "--lifecycles", "own"]);
+    assert_eq!((code, started), (1, 1), "{checked}{refused}");
+    let first = checked.lines().next().expect("an error");
+    assert!(first.starts_with("error[no-matching-transition]") && refused.contains(first), "{checked}{refused}");
 }
 
 #[test]

@@ -56,9 +56,35 @@ fn database_with_torn_notes(name: &str) -> (PathBuf, (Runtime, Engine<SqliteStor
     (folder, (runtime, engine))
 }
 
+/// Returns the output without its last line, which says what is kept.
 fn stdout_of_success(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", utf8(&output.stderr));
-    utf8(&output.stdout)
+    let printed = utf8(&output.stdout);
+    printed.split_once("kept: ").map_or(&*printed, |(before, _)| before).to_owned()
+}
+
+#[test]
+fn prune_without_retention_keeps_records_and_says_so() {
+    let (folder, running) = database_with_torn_notes("prune_forever");
+    drop(running);
+    let prune =
+        |arguments: &[&str]| utf8(&run_onceward(&folder, &[&["prune", "--dry-run"], arguments].concat()).stdout);
+    let kept = "kept: ended records forever, onceward.* 30d, idempotency keys 7d\n";
+    assert_eq!(prune(&[]), format!("would delete 0 records with 0 entries\n{kept}"));
+    let named = prune(&["--keep", "desk.note=0d"]);
+    assert!(
+        named.contains("would delete 3 records") && named.contains("kept: ended records forever, desk.note 0s"),
+        "{named}"
+    );
+    assert!(prune(&["--keep", "desk.note=1d", "--older-than", "0d"]).contains("would delete 0 records"));
+    let unknown = run_onceward(&folder, &["prune", "--keep", "desk.notes=0d"]);
+    assert!(utf8(&unknown.stderr).contains("there is no lifecycle `desk.notes`"), "{unknown:?}");
+    let server = start_server(&folder, &["--keep-audit", "365d"], &[]);
+    let printed = utf8(&run_onceward(&folder, &["prune", "--server", &server.url()]).stdout);
+    let kept = "kept: ended records forever, records with audit entries 365d, onceward.* 30d, idempotency keys 7d";
+    assert_eq!(printed, format!("no records deleted\n{kept}\n"));
+    let banner = server.stop();
+    assert!(banner.contains(&format!("\n{kept}; the database has ")), "{banner}");
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub struct ServerConfig {
     pub requests_per_second: u32,
     /// Built-in lifecycles that were not loaded, with the reason. Error messages about them quote it.
     pub skipped_lifecycles: BTreeMap<Arc<str>, String>,
+    /// Versions of the server's lifecycle files: hashes by name.
+    pub file_versions: BTreeMap<Arc<str>, Arc<str>>,
     /// Metrics and traces of the server. The engine sends its spans here, too.
     pub telemetry: Arc<Telemetry>,
 }
@@ -73,6 +75,7 @@ impl Default for ServerConfig {
             is_loopback: false,
             requests_per_second: 5_000,
             skipped_lifecycles: BTreeMap::new(),
+            file_versions: BTreeMap::new(),
             telemetry: Telemetry::new(),
         }
     }

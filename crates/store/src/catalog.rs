@@ -6,6 +6,7 @@ use std::sync::Arc;
 use onceward_core::compile::compile;
 use onceward_core::diagnostic::{InputFile, InputFiles};
 use onceward_core::model::{Definitions, Lifecycle};
+use onceward_core::record::Record;
 use onceward_core::time::Time;
 use sha2::{Digest, Sha256};
 
@@ -190,12 +191,48 @@ impl Catalog {
         }
         let resolved = compatibility::compile_and_analyze(files, self)?;
         let mut catalog = self.clone();
-        if catalog.add_new_versions(&resolved.definitions, &resolved.files, at) == 0 {
+        let new_versions = catalog.add_new_versions(&resolved.definitions, &resolved.files, at);
+        let replaced_texts = catalog.replace_kept_states(&resolved.definitions, &resolved.files);
+        if new_versions == 0 && replaced_texts.is_empty() {
             return Ok(None);
         }
         let source = encode_source(&resolved.files)?;
+        if !replaced_texts.is_empty() {
+            // An older text may have the other `keep`, and must not be taken for known.
+            catalog.source_hashes.clear();
+        }
         catalog.source_hashes.insert(source_hash(&source));
-        Ok(Some(CatalogChange { catalog, source }))
+        Ok(Some(CatalogChange { catalog, source: (new_versions > 0).then_some(source), replaced_texts }))
+    }
+
+    /// Replaces known versions whose states have another `keep`, which is outside the version hash. Returns the old and
+    /// the new text of each file.
+    fn replace_kept_states(&mut self, given: &Definitions, files: &InputFiles) -> Vec<(Arc<str>, Arc<str>)> {
+        let kept = |lifecycle: &Lifecycle| lifecycle.states.iter().map(|state| state.is_kept).collect::<Vec<_>>();
+        let mut replaced_texts = Vec::new();
+        for lifecycle in given.lifecycles.values() {
+            let number = self.version_numbers.get(&lifecycle.hash).copied().unwrap_or(0);
+            let version = usize::try_from(number).ok().and_then(|number| self.versions.get_mut(number.checked_sub(1)?));
+            let Some(version) = version.filter(|version| kept(&version.lifecycle) != kept(lifecycle)) else { continue };
+            let (Some(old), Some(new)) = (&version.file, source_file(lifecycle, files)) else { continue };
+            replaced_texts.push((Arc::clone(&old.text), Arc::clone(&new.text)));
+            *version = StoredVersion { lifecycle: Arc::clone(lifecycle), file: Some(new.clone()) };
+            if self.definitions.get(&lifecycle.name).is_some_and(|current| current.hash == lifecycle.hash) {
+                self.definitions.lifecycles.insert(Arc::clone(&lifecycle.name), Arc::clone(lifecycle));
+            }
+            if let Some(known) = self.definitions.versions.get_mut(&lifecycle.hash) {
+                *known = Arc::clone(lifecycle);
+            }
+        }
+        replaced_texts
+    }
+
+    /// Returns whether retention must not delete this record: its state has `keep` in its own version or in the current
+    /// one.
+    pub fn is_kept(&self, record: &Record) -> bool {
+        let state = record.state_name();
+        let versions = [self.by_hash(&record.lifecycle.hash), self.definitions.get(&record.lifecycle.name)];
+        versions.into_iter().flatten().any(|version| version.states.iter().any(|one| one.is_kept && one.name == *state))
     }
 
     /// Returns the catalog with a known version activated, and the log entry for it. Returns `None` if the version is
@@ -227,8 +264,8 @@ impl Catalog {
 
     /// Adds a version without activating it.
     pub(crate) fn add_version(&mut self, lifecycle: &Arc<Lifecycle>, files: &InputFiles) {
-        let file = lifecycle.states.first().and_then(|state| files.files.get(usize::try_from(state.span.file).ok()?));
-        self.versions.push(StoredVersion { lifecycle: Arc::clone(lifecycle), file: file.cloned() });
+        let file = source_file(lifecycle, files).cloned();
+        self.versions.push(StoredVersion { lifecycle: Arc::clone(lifecycle), file });
         self.version_numbers.insert(Arc::clone(&lifecycle.hash), self.newest_version_number());
     }
 
@@ -292,18 +329,53 @@ impl Catalog {
     }
 }
 
-/// A changed catalog and the encoded source files to store with it.
+/// A changed catalog and what to store with it.
 pub(crate) struct CatalogChange {
     pub(crate) catalog: Catalog,
-    pub(crate) source: String,
+    /// The encoded source files of new versions, if there are any.
+    pub(crate) source: Option<String>,
+    /// Old and new texts of stored files.
+    replaced_texts: Vec<(Arc<str>, Arc<str>)>,
 }
 
 impl CatalogChange {
+    /// Returns the stored sources whose files have a new text, with their ids.
+    pub(crate) fn replaced_sources<I>(
+        &self,
+        stored: impl IntoIterator<Item = (I, String)>,
+    ) -> Result<Vec<(I, String)>, StoreError> {
+        let mut changed = Vec::new();
+        for (id, source) in stored {
+            let mut pairs: Vec<(String, Arc<str>)> =
+                serde_json::from_str(&source).map_err(|error| StoreError::corrupt(error.to_string()))?;
+            for (_, text) in &mut pairs {
+                if let Some((_, new)) = self.replaced_texts.iter().find(|(old, _)| old == text) {
+                    *text = Arc::clone(new);
+                }
+            }
+            let files = pairs.into_iter().map(|(name, text)| InputFile { name, text }).collect();
+            let new = encode_source(&InputFiles { files })?;
+            if new != source {
+                changed.push((id, new));
+            }
+        }
+        Ok(changed)
+    }
+
+    pub(crate) fn replaces_texts(&self) -> bool {
+        !self.replaced_texts.is_empty()
+    }
+
     pub(crate) fn ensure_live_compatible(&self, previous: &Catalog, counts: &[VersionCount]) -> Result<(), StoreError> {
         let new =
             self.catalog.versions_since(previous.newest_version_number()).map(|version| Arc::clone(&version.name));
         compatibility::ensure_live_compatible(&self.catalog, &new.collect(), counts)
     }
+}
+
+/// Returns the file that declares a lifecycle; `None` for one that is built into the engine.
+fn source_file<'a>(lifecycle: &Lifecycle, files: &'a InputFiles) -> Option<&'a InputFile> {
+    files.files.get(usize::try_from(lifecycle.states.first()?.span.file).ok()?)
 }
 
 fn make_current(definitions: &mut Definitions, version: &Arc<Lifecycle>) {

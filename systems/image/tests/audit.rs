@@ -1,5 +1,7 @@
 //! Audit entries of image jobs and their retention.
 
+use std::time::Duration;
+
 use onceward_core::decide::CreateRecord;
 use onceward_core::diagnostic::InputFiles;
 use onceward_core::record::Actor;
@@ -67,13 +69,19 @@ fn audit_entries_are_append_only_and_pruned_with_their_job() {
             async move { engine.prune(&options).await.expect("pruning") }
         };
         let audit = async || audit_tags(&store.history(blocked, 0, 100).await.expect("its log"));
+        let thirty_days =
+            || RetentionPolicy { records_ttl: Some(Duration::from_hours(30 * 24)), ..RetentionPolicy::default() };
         advance_days(29);
-        prune(RetentionPolicy::default()).await;
+        prune(thirty_days()).await;
         assert_eq!(audit().await, ["JOB_CREATED", "SAFE_BLOCK"], "not before the cutoff");
         advance_days(2);
-        prune(RetentionPolicy::default().with_lifecycle("image.job", None)).await;
-        assert_eq!(audit().await, ["JOB_CREATED", "SAFE_BLOCK"], "retention is unlimited");
         prune(RetentionPolicy::default()).await;
+        assert_eq!(audit().await, ["JOB_CREATED", "SAFE_BLOCK"], "retention is unlimited");
+        for audit_ttl in [None, Some(Duration::from_hours(365 * 24))] {
+            prune(RetentionPolicy { audit_ttl: Some(audit_ttl), ..thirty_days() }).await;
+            assert_eq!(audit().await, ["JOB_CREATED", "SAFE_BLOCK"], "audit entries have a longer retention");
+        }
+        prune(thirty_days()).await;
         assert_eq!(audit().await, [""; 0]);
         assert!(store.record(blocked).await.expect("a store").is_none(), "pruned with the job");
         // The log is complete after the last pruned position.

@@ -327,6 +327,7 @@ impl<'a> LifecycleBuilder<'a> {
                 is_final: state.final_span.is_some(),
                 can_rest: state.rest_span.is_some(),
                 is_reserved: state.reserved_span.is_some(),
+                is_kept: state.keep_span.is_some(),
                 rules: state.rules.clone(),
                 span: state.name.span(),
             });

@@ -27,6 +27,14 @@ impl LifecycleBuilder<'_> {
                 );
             }
         }
+        if let (Some(at), None) = (state.keep_span, state.final_span) {
+            let message = format!("`{name}` is not final, so retention never deletes a record in it");
+            self.report(
+                Diagnostic::error("conflicting-keys", at, message)
+                    .label("`keep` has no effect")
+                    .help("remove `keep`, or make the state final"),
+            );
+        }
         if let Some(at) = ready {
             self.require_work(at, "a state is ready for workers");
             self.forbid_on_operation_clock(at, "`ready` states");

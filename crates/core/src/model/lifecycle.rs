@@ -94,6 +94,10 @@ pub struct StateDef {
     pub is_final: bool,
     pub can_rest: bool,
     pub is_reserved: bool,
+    /// `keep`: retention never deletes a record in this state. Outside the version hash, so that adding it protects
+    /// existing records.
+    #[serde(skip)]
+    pub is_kept: bool,
     #[serde(skip)]
     pub rules: Vec<Arc<str>>,
     #[serde(skip)]

@@ -77,6 +77,7 @@ pub(crate) struct StateDecl {
     pub(crate) final_span: Option<Span>,
     pub(crate) rest_span: Option<Span>,
     pub(crate) reserved_span: Option<Span>,
+    pub(crate) keep_span: Option<Span>,
     pub(crate) rules: Vec<Arc<str>>,
 }
 

@@ -53,7 +53,7 @@ impl TomlReader<'_> {
         let mut states = Vec::new();
         for (name, node) in self.named_entries(top, "states", "[states]", (bounds::MAX_STATES, "too-many-states")) {
             let Some(table) = self.read_table(node, "a state") else { continue };
-            self.allow_only_keys(table, &["about", "ready", "final", "rest", "reserved", "rule"]);
+            self.allow_only_keys(table, &["about", "ready", "final", "rest", "reserved", "keep", "rule"]);
             let ready = Self::get(table, "ready").and_then(|node| match node.get_ref() {
                 DeValue::Boolean(false) => None,
                 DeValue::Boolean(true) => Some(ReadyDecl::Immediate(self.span(node))),
@@ -66,6 +66,7 @@ impl TomlReader<'_> {
                 final_span: self.read_flag_at(table, "final"),
                 rest_span: self.read_flag_at(table, "rest"),
                 reserved_span: self.read_flag_at(table, "reserved"),
+                keep_span: self.read_flag_at(table, "keep"),
                 rules: self.read_rule_ids(table),
             });
         }

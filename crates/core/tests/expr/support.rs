@@ -184,6 +184,7 @@ fn build_lifecycle(signature: &LifecycleSignature, fixture: &ExprFixture) -> Arc
         is_final: false,
         can_rest: false,
         is_reserved: false,
+        is_kept: false,
         rules: Vec::new(),
         span: Span::default(),
     };

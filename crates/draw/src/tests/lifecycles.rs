@@ -90,6 +90,7 @@ pub(super) fn plain_state(name: &str, about: &str) -> StateDef {
         is_final: false,
         can_rest: false,
         is_reserved: false,
+        is_kept: false,
         rules: Vec::new(),
         span: Span::default(),
     }

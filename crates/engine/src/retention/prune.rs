@@ -349,10 +349,10 @@ impl<S: Store> PrunePass<'_, '_, S> {
             .collect()
     }
 
-    /// Returns whether the record is past the cutoff of its lifecycle.
+    /// Returns whether the record is past the cutoff of its lifecycle, and its state has no `keep`.
     fn is_past_cutoff(&self, kin: &RecordWithReferrers) -> bool {
         let record = &*kin.record;
-        let cutoff = self.retention.cutoff(&record.lifecycle, self.now);
+        let cutoff = self.retention.cutoff(&record.lifecycle, self.now).filter(|_| !self.catalog.is_kept(record));
         cutoff.is_some_and(|before| record.finished_at.is_some_and(|at| at <= before) && record.updated_at <= before)
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration as Length;
 
 use onceward_core::decide::Call;
+use onceward_core::diagnostic::{InputFile, InputFiles};
 use onceward_core::time::Duration;
 use onceward_core::value::RecordId;
 use onceward_engine::{
@@ -62,16 +63,66 @@ fn prune_reports_progress() {
     });
 }
 
+/// Prunes by the policy, with no other options.
+async fn pruned_records(engine: &Engine<AnyStore>, retention: &RetentionPolicy) -> u64 {
+    let options = PruneOptions { retention: retention.clone(), ..PruneOptions::default() };
+    engine.prune(&options).await.expect("pruning").records
+}
+
+const RETURN_LIFECYCLE: &str = r#"
+language  = 1
+lifecycle = "race.return"
+about     = "Goods that a customer sent back"
+[states]
+sent   = { about = "on the way", rest = true }
+unpaid = { about = "the customer has not asked for the money", final = true, keep = true }
+[[on.create]]
+go = "-> sent"
+[[on.arrive]]
+go = "sent -> unpaid"
+"#;
+
+/// `keep` is outside the version hash, so that a changed file protects the records that exist.
+#[test]
+fn records_in_kept_state_are_never_pruned() {
+    on_each_store(config_without_polling(), async |engine, clock| {
+        let put = async |text: &str| {
+            let files = vec![InputFile { name: "return.toml".to_owned(), text: text.into() }];
+            let catalog = engine.put_lifecycles(&InputFiles { files }).await.expect("a valid file");
+            catalog.definitions.get("race.return").expect("the lifecycle").hash.clone()
+        };
+        let unprotected = RETURN_LIFECYCLE.replace(", keep = true", "");
+        let hash = put(&unprotected).await;
+        let id = engine.create(&user("ann"), "race.return", json_object(json!({}))).await.unwrap().subject;
+        engine.fire(&user("ann"), id, "arrive", json_object(json!({}))).await.unwrap();
+        advance_days(clock, 400);
+        let everything = prune_everything().retention;
+        assert_eq!(put(RETURN_LIFECYCLE).await, hash, "the same version");
+        assert_eq!(pruned_records(engine, &everything).await, 0);
+        let named = everything.clone().with_lifecycle("race.return", Some(Length::ZERO));
+        assert_eq!(pruned_records(engine, &named).await, 0, "no option overrides the file");
+        put(&unprotected).await;
+        assert_eq!(pruned_records(engine, &everything).await, 1);
+    });
+}
+
 /// A stream from before the checkpoint gets the oldest available seq.
 #[test]
-fn prune_deletes_records_that_ended_thirty_days_ago() {
+fn prune_deletes_records_past_their_retention_only() {
     on_each_store(config_without_polling(), async |engine, clock| {
         let old = finished_job(engine).await;
         let waiting = create_job(engine).await;
         advance_days(clock, 29);
-        let options = PruneOptions::default();
+        let retention =
+            RetentionPolicy { records_ttl: Some(Length::from_hours(30 * 24)), ..RetentionPolicy::default() };
+        let options = PruneOptions { retention, ..PruneOptions::default() };
         assert_eq!(engine.prune(&options).await.unwrap().records, 0);
         advance_days(clock, 1);
+        assert_eq!(
+            pruned_records(engine, &RetentionPolicy::default()).await,
+            0,
+            "by default, records are kept forever"
+        );
         let dry = engine.prune(&PruneOptions { dry_run: true, ..options.clone() }).await.unwrap();
         assert_eq!((dry.records, dry.entries, dry.checkpoint_seq), (1, 3, None));
         assert!(engine.get(&operator_actor(), old).await.unwrap().is_some());

@@ -1,5 +1,7 @@
 //! Derives findings and advice from a health snapshot.
 
+use std::borrow::Cow;
+
 use onceward_core::count_noun;
 use onceward_core::time::Time;
 use onceward_engine::DELIVERY_LIFECYCLE;
@@ -35,12 +37,12 @@ pub(crate) struct HealthFinding {
     pub(crate) code: &'static str,
     pub(crate) is_error: bool,
     pub(crate) message: String,
-    pub(crate) advice: &'static str,
+    pub(crate) advice: Cow<'static, str>,
 }
 
 impl HealthFinding {
     fn error(code: &'static str, message: String, advice: &'static str) -> Self {
-        Self { code, is_error: true, message, advice }
+        Self { code, is_error: true, message, advice: advice.into() }
     }
 
     /// Creates a finding that is not an error.
@@ -70,6 +72,12 @@ pub(crate) fn find_problems(snapshot: &HealthSnapshot) -> Vec<HealthFinding> {
         let advice = "put the objects back, or name their place with `--objects`; `onceward verify` lists all";
         findings.push(HealthFinding::error("objects", message, advice));
     }
+    findings.extend(snapshot.inactive_files.iter().map(|file| HealthFinding {
+        code: "inactive-file",
+        is_error: false,
+        message: file.to_string(),
+        advice: format!("to activate the file's version, run `{}`", file.command()).into(),
+    }));
     findings
 }
 
@@ -217,6 +225,7 @@ mod tests {
             engine: None,
             is_embedded: true,
             free_bytes: Some(1 << 40),
+            inactive_files: Vec::new(),
             clock_ahead_micros: 0,
             object_sample: (3, 0),
         }

@@ -3,19 +3,24 @@
 mod findings;
 mod report;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use onceward_core::compile::declared_lifecycles;
+use onceward_core::diagnostic::InputFiles;
 use onceward_engine::sample_missing_objects;
 use onceward_store::scan::Scan;
 use onceward_store::{Clock, DatabaseStatus, PostgresScanner, SqliteScanner, StoreError};
 
 use crate::database::DatabaseUrl;
 use crate::database_args::DatabaseArg;
+use crate::inactive_files::{FileVersions, InactiveFile, file_versions, find_inactive_files};
 use crate::object_storage::ObjectStorageArgs;
 use crate::output::{CommandStatus, print_stdout};
+use crate::{files, shipped};
 use findings::HealthFinding;
+pub(crate) use report::format_size;
 
 /// Check the health of a database and suggest fixes
 ///
@@ -30,6 +35,9 @@ pub(crate) struct DoctorArgs {
     db: DatabaseArg<DatabaseUrl>,
     #[command(flatten)]
     objects: ObjectStorageArgs,
+    /// Lifecycle files of the server: report those that are not active. Folder or file, repeatable
+    #[arg(long, value_name = "DIR")]
+    lifecycles: Vec<PathBuf>,
     /// Print the report as JSON; see docs/doctor.md
     #[arg(long)]
     json: bool,
@@ -43,6 +51,8 @@ pub(crate) struct HealthSnapshot {
     is_embedded: bool,
     /// Free space on the disk of an embedded database.
     free_bytes: Option<u64>,
+    /// Files whose version is not active.
+    inactive_files: Vec<InactiveFile>,
     /// The database's clock minus the machine's clock, in microseconds.
     clock_ahead_micros: i64,
     /// Of a sample of payloads: how many should be in object storage, and how many are not.
@@ -51,7 +61,8 @@ pub(crate) struct HealthSnapshot {
 
 impl DoctorArgs {
     pub(crate) fn run(&self) -> Result<CommandStatus> {
-        let (snapshot, findings) = match self.inspect() {
+        let files = self.file_versions()?;
+        let (snapshot, findings) = match self.inspect(&files) {
             Ok(snapshot) => {
                 let findings = findings::find_problems(&snapshot);
                 (Some(snapshot), findings)
@@ -72,7 +83,25 @@ impl DoctorArgs {
         Ok(if is_fine { CommandStatus::Success } else { CommandStatus::Failure })
     }
 
-    fn inspect(&self) -> Result<HealthSnapshot, StoreError> {
+    /// Returns the versions of the shipped lifecycles and of the files of `--lifecycles`.
+    fn file_versions(&self) -> Result<FileVersions> {
+        let mut versions = FileVersions::new();
+        let given = if self.lifecycles.is_empty() {
+            InputFiles::default()
+        } else {
+            files::read_lifecycle_files(&self.lifecycles)?.files
+        };
+        for files in [shipped::files(), given] {
+            let (loaded, _) = shipped::load_with_shipped(&files);
+            let Ok(mut loaded) = loaded else { bail!("the lifecycle files have errors; run `onceward check` on them") };
+            let declared = declared_lifecycles(&files);
+            loaded.definitions.lifecycles.retain(|name, _| declared.contains(name));
+            versions.extend(file_versions(&loaded.definitions));
+        }
+        Ok(versions)
+    }
+
+    fn inspect(&self, files: &FileVersions) -> Result<HealthSnapshot, StoreError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let clock = Clock::machine();
@@ -80,6 +109,7 @@ impl DoctorArgs {
             DatabaseUrl::Sqlite(path) => {
                 let view = SqliteScanner::open(path)?;
                 let status = runtime.block_on(view.status(clock.now()))?;
+                let inactive_files = find_inactive_files(files, &*runtime.block_on(view.scan_catalog())?.catalog);
                 let (engine, free_bytes) = (view.lock_holder(), free(path));
                 let object_sample = runtime.block_on(self.sample_objects(&view))?;
                 Ok(HealthSnapshot {
@@ -87,6 +117,7 @@ impl DoctorArgs {
                     engine,
                     is_embedded: true,
                     free_bytes,
+                    inactive_files,
                     clock_ahead_micros: 0,
                     object_sample,
                 })
@@ -94,9 +125,17 @@ impl DoctorArgs {
             DatabaseUrl::Postgres(url) => runtime.block_on(async {
                 let view = PostgresScanner::open(url).await?;
                 let (status, object_sample) = (view.status().await?, self.sample_objects(&view).await?);
+                let inactive_files = find_inactive_files(files, &view.scan_catalog().await?.catalog);
                 let clock_ahead_micros = status.now.micros().saturating_sub(clock.now().micros());
-                let (engine, free_bytes) = (None, None);
-                Ok(HealthSnapshot { status, engine, is_embedded: false, free_bytes, clock_ahead_micros, object_sample })
+                Ok(HealthSnapshot {
+                    status,
+                    engine: None,
+                    is_embedded: false,
+                    free_bytes: None,
+                    inactive_files,
+                    clock_ahead_micros,
+                    object_sample,
+                })
             }),
         }
     }

@@ -82,6 +82,9 @@ fn report_lines(snapshot: &HealthSnapshot) -> Vec<(&'static str, String)> {
         let lifecycle = of_one.first().map_or("", |count| &count.lifecycle);
         lines.push(("records", format!("{lifecycle}: {}", states.join(", "))));
     }
+    let records: u64 = status.state_counts.iter().map(|count| count.count).sum();
+    let kept = "ended ones forever, unless a server's --keep says otherwise";
+    lines.push(("kept", format!("{}; {kept}", count_noun(records, "record", "records"))));
     for waiting in &status.ready_backlogs {
         let since = waiting
             .oldest_since

@@ -11,6 +11,7 @@ use onceward_core::model::Definitions;
 use onceward_engine::{CheckRegistry, Engine, EngineError};
 use onceward_store::{AnyStore, Store as _, StoreError};
 
+use crate::inactive_files::{FileVersions, InactiveFile, file_versions, find_inactive_files};
 use crate::output::{ColorChoice, print_stderr};
 use crate::{files, shipped};
 
@@ -24,14 +25,17 @@ pub(super) struct StartupLifecycles {
     pub(super) replaced: Vec<String>,
     /// Systems and files that are not served, each with the reason.
     pub(super) skipped: Vec<String>,
+    /// The versions of the files.
+    pub(super) file_versions: FileVersions,
     /// Lifecycles of skipped systems, each with the reason.
     pub(super) unavailable: BTreeMap<Arc<str>, String>,
 }
 
 /// Reads and checks the lifecycles before a database is opened. Leaves out shipped systems that lack a requirement.
-/// Returns `None` after printing the errors of the user's files.
+/// Returns `None` after printing the errors of the user's files. Without `with_systems`, loads the user's files only.
 pub(super) fn load(
     folders: &[PathBuf],
+    with_systems: bool,
     checks: &CheckRegistry,
     missing_requirements: &[(&str, &str)],
 ) -> Result<Option<StartupLifecycles>> {
@@ -48,7 +52,8 @@ pub(super) fn load(
         user_files = loaded.files;
     }
     let names = declared_lifecycles(&user_files);
-    for (system, files) in shipped_systems() {
+    let systems = if with_systems { shipped_systems() } else { BTreeMap::new() };
+    for (system, files) in systems {
         let shipped = declared_lifecycles(&files);
         // A user's lifecycle replaces the shipped one of its name, so the system's other files are compiled together
         // with the user's.
@@ -67,14 +72,26 @@ pub(super) fn load(
                 lifecycles.skipped.push(format!("{system}: {reason}"));
                 lifecycles.unavailable.extend(shipped.into_iter().map(|name| (name, reason.clone())));
             }
-            None => lifecycles.add(files, &shipped),
+            None => {
+                lifecycles.file_versions.extend(file_versions(&definitions));
+                lifecycles.add(files, &shipped);
+            }
         }
     }
     if user_files.files.is_empty() {
         return Ok(Some(lifecycles));
     }
-    match onceward_core::load_definitions(&user_files) {
-        Ok(loaded) => {
+    let declared_names = declared_lifecycles(&user_files);
+    let (loaded, all_files) = if with_systems {
+        shipped::load_with_shipped(&user_files)
+    } else {
+        (onceward_core::load_definitions(&user_files), user_files.clone())
+    };
+    match loaded {
+        Ok(mut loaded) => {
+            // The shipped lifecycles that they refer to are checked above.
+            loaded.definitions.lifecycles.retain(|name, _| declared_names.contains(name));
+            lifecycles.file_versions.extend(file_versions(&loaded.definitions));
             let unanswered = unanswered_checks(&loaded.definitions, checks);
             if !unanswered.is_empty() {
                 for check in &unanswered {
@@ -86,11 +103,10 @@ pub(super) fn load(
         // The database may contain the missing lifecycles. If not, `put_lifecycles` reports it.
         Err(diagnostics) if diagnostics.iter().any(|diagnostic| diagnostic.code == "unknown-lifecycle") => {}
         Err(diagnostics) => {
-            print_errors(&diagnostics, &user_files);
+            print_errors(&diagnostics, &all_files);
             return Ok(None);
         }
     }
-    let declared_names = declared_lifecycles(&user_files);
     lifecycles.add(user_files, &declared_names);
     Ok(Some(lifecycles))
 }
@@ -117,6 +133,11 @@ impl StartupLifecycles {
         let known = engine.store().catalog().await?;
         let known = known.definitions.lifecycles.keys().cloned();
         Ok(self.names.iter().map(|name| Arc::from(&**name)).chain(known).collect())
+    }
+
+    /// Returns the files that are not what the database enforces.
+    pub(super) async fn inactive_files(&self, engine: &Engine<AnyStore>) -> Result<Vec<InactiveFile>> {
+        Ok(find_inactive_files(&self.file_versions, &*engine.lifecycles().await?))
     }
 
     /// Puts the lifecycles into the database. Returns false after printing why it rejects them.

@@ -99,3 +99,51 @@ fn invalid_keep_flag_prevents_start() {
         assert!(ended.status.code() == Some(2) && printed.contains(expected_error), "{keep:?}: {printed}");
     }
 }
+
+/// A server that starts with a changed file stores its `keep`, although the version is the same.
+#[test]
+fn keep_in_lifecycle_file_protects_existing_records() {
+    for db in ALL_DATABASES {
+        let folder = TempDir::new();
+        let url = db.new_url(&folder);
+        let file = folder.join("note.toml");
+        let write = |keep: &str| {
+            let text = format!(
+                "language = 1\nlifecycle = \"desk.note\"\nabout = \"A note\"\n[states]\nopen = {{ rest = true }}\n\
+                 torn = {{ final = true{keep} }}\n[[on.create]]\ngo = \"-> open\"\n[[on.tear]]\ngo = \"open -> torn\"\n"
+            );
+            std::fs::write(&file, text).expect("file");
+        };
+        let start = || {
+            let mut command = server_process::serve_command(BINARY, &url);
+            ServerProcess::start(command.arg("--no-systems").arg("--lifecycles").arg(&file))
+        };
+        write("");
+        let server = start();
+        let names: Vec<Json> = server.get("/v1/lifecycles").json()["lifecycles"]
+            .as_array()
+            .expect("lifecycles")
+            .iter()
+            .map(|lifecycle| lifecycle["name"].clone())
+            .collect();
+        assert_eq!(names, ["desk.note", "onceward.delivery"], "no shipped lifecycle is loaded");
+        let note = server.post("/v1/lifecycles/desk.note/records", &json!({})).expect_ok();
+        let id = note["id"].as_str().expect("id").to_owned();
+        server.post(&format!("/v1/records/{id}/events/tear"), &json!({})).expect_ok();
+        server.stop();
+        let prune = || {
+            let arguments = ["prune", "--older-than", "0d", "--db", &url];
+            let done = std::process::Command::new(BINARY).args(arguments).output().expect("the binary runs");
+            String::from_utf8_lossy(&done.stdout).into_owned()
+        };
+        write(", keep = true");
+        start().stop();
+        assert!(prune().starts_with("no records deleted\n"), "{}", prune());
+        let verify =
+            std::process::Command::new(BINARY).args(["verify", "--db", &url]).output().expect("the binary runs");
+        assert!(verify.status.success(), "{verify:?}");
+        write("");
+        start().stop();
+        assert!(prune().contains("deleted 1 record with 2 entries"), "{}", prune());
+    }
+}

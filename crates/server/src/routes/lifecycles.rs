@@ -22,7 +22,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(list)).routes(routes!(get)).routes(routes!(svg)).routes(routes!(mermaid))
 }
 
-fn lifecycle_json(lifecycle: &Lifecycle, counts: &[StateCount]) -> wire::Lifecycle {
+fn lifecycle_json(app: &AppState, lifecycle: &Lifecycle, counts: &[StateCount]) -> wire::Lifecycle {
     let own = counts.iter().filter(|count| count.lifecycle == lifecycle.name);
     let called = lifecycle.events.iter().filter(|event| event.kind == EventKind::Called);
     let states = lifecycle.states.iter().map(|state| wire::State {
@@ -35,10 +35,12 @@ fn lifecycle_json(lifecycle: &Lifecycle, counts: &[StateCount]) -> wire::Lifecyc
         .fields
         .iter()
         .map(|field| wire::Field { name: field.name.to_string(), about: field.about.to_string() });
+    let file_hash = app.config().file_versions.get(&lifecycle.name).filter(|hash| **hash != lifecycle.hash);
     wire::Lifecycle {
         name: lifecycle.name.to_string(),
         about: lifecycle.about.to_string(),
         hash: lifecycle.hash.to_string(),
+        file_hash: file_hash.map(ToString::to_string),
         lease: lifecycle.work.as_ref().map(|work| work.lease_duration.to_string()),
         states: states.collect(),
         fields: fields.collect(),
@@ -57,7 +59,7 @@ async fn list(State(app): State<AppState>, caller: Caller) -> Result<Response, P
     let catalog = app.engine().lifecycles().await?;
     let lifecycles = catalog.definitions.lifecycles.values();
     json_ok(&wire::LifecycleList {
-        lifecycles: lifecycles.map(|lifecycle| lifecycle_json(lifecycle, &counts)).collect(),
+        lifecycles: lifecycles.map(|lifecycle| lifecycle_json(&app, lifecycle, &counts)).collect(),
     })
 }
 
@@ -74,7 +76,7 @@ async fn get(
 ) -> Result<Response, Problem> {
     let lifecycle = find_lifecycle(&app, &name).await?;
     let counts = app.engine().counts(&caller.actor).await?;
-    json_ok(&lifecycle_json(&lifecycle, &counts))
+    json_ok(&lifecycle_json(&app, &lifecycle, &counts))
 }
 
 async fn find_lifecycle(app: &AppState, name: &str) -> Result<Arc<Lifecycle>, Problem> {

@@ -1,6 +1,5 @@
 //! Pruning on request.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -34,20 +33,13 @@ fn parse_duration(text: Option<&str>, name: &str) -> Result<Option<Duration>, Pr
 fn prune_options(body: &wire::PruneBody, defaults: &RetentionPolicy) -> Result<PruneOptions, Problem> {
     let records = parse_duration(body.older_than.as_deref(), "older_than")?;
     let requests = parse_duration(body.keys_older_than.as_deref(), "keys_older_than")?;
-    let mut retention = defaults.clone();
-    retention.records_ttl = records.or(retention.records_ttl);
+    let mut retention = defaults.for_call(records, &body.only);
     retention.idempotency_keys_ttl = requests.or(retention.idempotency_keys_ttl);
-    if !body.only.is_empty() {
-        let own = |name: &str| defaults.ttl_by_lifecycle.get(name).copied().unwrap_or(retention.records_ttl);
-        let named = body.only.iter().map(|name| (Arc::from(name.as_str()), records.or_else(|| own(name))));
-        retention.ttl_by_lifecycle = named.collect();
-        retention.records_ttl = None;
-    }
     Ok(PruneOptions { retention, dry_run: body.dry_run, ..PruneOptions::default() })
 }
 
 /// Converts a report to its JSON form.
-pub fn prune_report_json(report: &PruneReport) -> wire::PruneReport {
+pub fn prune_report_json(report: &PruneReport, retention: &RetentionPolicy) -> wire::PruneReport {
     let shares = report.shares.iter().map(|share| wire::LifecyclePruneReport {
         lifecycle: share.lifecycle.to_string(),
         owner: share.owner.to_string(),
@@ -67,6 +59,7 @@ pub fn prune_report_json(report: &PruneReport) -> wire::PruneReport {
         checkpoint: report.checkpoint_seq,
         shares: shares.collect(),
         damaged: damaged.collect(),
+        retention: retention.to_string(),
     }
 }
 
@@ -90,5 +83,5 @@ async fn prune(
         return Err(known_names::lifecycle_not_found(&app, &catalog, name));
     }
     let report = app.engine().prune(&options).await?;
-    json_ok(&prune_report_json(&report))
+    json_ok(&prune_report_json(&report, &options.retention))
 }

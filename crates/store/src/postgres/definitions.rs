@@ -103,10 +103,17 @@ async fn write_lifecycles(
     let before = &snapshot.catalog;
     let Some(change) = before.prepare_files(files, at)? else { return Ok(None) };
     change.ensure_live_compatible(before, &load_version_counts(client, snapshot).await?)?;
-    let CatalogChange { catalog, source } = change;
+    if change.replaces_texts() {
+        replace_sources(client, &change).await?;
+    }
+    let CatalogChange { catalog, source, .. } = change;
     let mut symbols = SymbolTable::clone(&snapshot.symbols);
     let sql = "INSERT INTO onceward.sources (id, files) SELECT coalesce(max(id), 0) + 1, $1 FROM onceward.sources RETURNING id";
-    let source: i32 = client.query_one(sql, &[&source]).await?.try_get(0)?;
+    let source: i32 = match source {
+        Some(source) => client.query_one(sql, &[&source]).await?.try_get(0)?,
+        // There are no new versions.
+        None => 0,
+    };
     for (number, lifecycle) in
         (i64::from(before.newest_version_number()) + 1..).zip(catalog.versions_since(before.newest_version_number()))
     {
@@ -132,6 +139,17 @@ async fn write_lifecycles(
     }
     write_activations(client, before, &catalog).await?;
     Ok(Some(CatalogSnapshot { catalog: Arc::new(catalog), symbols: Arc::new(symbols) }))
+}
+
+async fn replace_sources(client: &PooledClient, change: &CatalogChange) -> Result<(), StoreError> {
+    let mut stored = Vec::new();
+    for row in client.query("SELECT id, files FROM onceward.sources", &[]).await? {
+        stored.push((row.try_get::<_, i32>(0)?, row.try_get(1)?));
+    }
+    for (id, files) in change.replaced_sources(stored)? {
+        client.execute("UPDATE onceward.sources SET files = $2 WHERE id = $1", &[&id, &files]).await?;
+    }
+    Ok(())
 }
 
 /// Activates a known version and logs that.

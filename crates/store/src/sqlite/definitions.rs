@@ -63,10 +63,16 @@ pub(super) fn put_lifecycles(
 ) -> Result<Option<CatalogSnapshot>, StoreError> {
     let (before, old_symbols) = (&snapshot.catalog, &snapshot.symbols);
     let counts = || read::counts_by_version(connection, before, old_symbols);
-    let Some(CatalogChange { catalog, source }) = before.with_files(files, at, counts)? else { return Ok(None) };
+    let Some(change) = before.with_files(files, at, counts)? else { return Ok(None) };
     let mut symbols = SymbolTable::clone(old_symbols);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    transaction.execute("INSERT INTO sources (files) VALUES (?1)", [source])?;
+    if change.replaces_texts() {
+        replace_sources(&transaction, &change)?;
+    }
+    let CatalogChange { catalog, source, .. } = change;
+    if let Some(source) = source {
+        transaction.execute("INSERT INTO sources (files) VALUES (?1)", [source])?;
+    }
     let source = transaction.last_insert_rowid();
     for (number, lifecycle) in
         (before.newest_version_number() + 1..).zip(catalog.versions_since(before.newest_version_number()))
@@ -86,6 +92,15 @@ pub(super) fn put_lifecycles(
     write_activations(&transaction, before, &catalog)?;
     transaction.commit()?;
     Ok(Some(CatalogSnapshot { catalog: Arc::new(catalog), symbols: Arc::new(symbols) }))
+}
+
+fn replace_sources(transaction: &Connection, change: &CatalogChange) -> Result<(), StoreError> {
+    let mut sources = transaction.prepare("SELECT id, files FROM sources")?;
+    let stored = sources.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?;
+    for (id, files) in change.replaced_sources(stored.collect::<Result<Vec<_>, _>>()?)? {
+        transaction.execute("UPDATE sources SET files = ?2 WHERE id = ?1", params![id, files])?;
+    }
+    Ok(())
 }
 
 fn write_activations(transaction: &Connection, before: &Catalog, after: &Catalog) -> Result<(), StoreError> {

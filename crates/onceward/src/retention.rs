@@ -1,4 +1,4 @@
-//! Parses the retention policy from `--keep` or its environment variable.
+//! Parses the retention policy from `--keep` and `--keep-audit`, or their environment variables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -13,10 +13,34 @@ use crate::prune::parse_duration_or_days;
 
 // No doc comment: clap would use it as the help text of `serve`.
 #[derive(Args)]
-pub(super) struct RetentionArgs {
-    /// How long ended records are kept: 30d, 12h or `forever`; LIFECYCLE=TIME for one lifecycle. Repeatable; default: 30d
+pub(crate) struct RetentionArgs {
+    /// How long ended records are kept: 90d, 12h or `forever`; LIFECYCLE=TIME for one lifecycle. Repeatable. Default: forever; the engine's
+    /// own lifecycles (onceward.…) 30d, unless they are named
     #[arg(long, value_name = "[LIFECYCLE=]TIME", env = "ONCEWARD_KEEP", value_delimiter = ',')]
     keep: Vec<KeepArg>,
+    /// How long ended records with audit entries are kept at least: 365d or `forever`. Default: as --keep says
+    #[arg(long, value_name = "TIME", env = "ONCEWARD_KEEP_AUDIT")]
+    keep_audit: Option<KeepAuditArg>,
+}
+
+/// The `--keep-audit` value; `None` if the environment variable is empty.
+#[derive(Clone, Debug)]
+struct KeepAuditArg(Option<Option<Duration>>);
+
+impl FromStr for KeepAuditArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Ok(Self(None)) } else { parse_keep_time(text).map(|time| Self(Some(time))) }
+    }
+}
+
+/// Returns `None` for `forever`.
+fn parse_keep_time(text: &str) -> Result<Option<Duration>, String> {
+    if text == "forever" {
+        return Ok(None);
+    }
+    parse_duration_or_days(text).map(Some).map_err(|error| error + ", or forever")
 }
 
 /// One `--keep` value; `None` if the environment variable is empty.
@@ -51,12 +75,7 @@ impl FromStr for KeepRule {
             Some((lifecycle, time)) => (Some(lifecycle.into()), time),
             None => (None, text),
         };
-        let duration = if time == "forever" {
-            None
-        } else {
-            Some(parse_duration_or_days(time).map_err(|error| error + ", or forever")?)
-        };
-        Ok(Self { lifecycle, duration })
+        Ok(Self { lifecycle, duration: parse_keep_time(time)? })
     }
 }
 
@@ -66,7 +85,7 @@ impl RetentionArgs {
     }
 
     /// Builds the policy. Fails if two rules name the same lifecycle.
-    pub(super) fn retention(&self) -> Result<RetentionPolicy> {
+    pub(crate) fn retention(&self) -> Result<RetentionPolicy> {
         let (mut records, mut lifecycles) = (None, BTreeMap::new());
         for KeepRule { lifecycle, duration: length } in self.rules() {
             let is_repeated = match lifecycle {
@@ -81,12 +100,13 @@ impl RetentionArgs {
         Ok(RetentionPolicy {
             records_ttl: records.unwrap_or(defaults.records_ttl),
             ttl_by_lifecycle: lifecycles,
+            audit_ttl: self.keep_audit.as_ref().and_then(|audit| audit.0),
             ..defaults
         })
     }
 
     /// Fails if a rule names a lifecycle that is not served: probably a typing error.
-    pub(super) fn require_known_lifecycles(&self, served: &BTreeSet<Arc<str>>) -> Result<()> {
+    pub(crate) fn require_known_lifecycles(&self, served: &BTreeSet<Arc<str>>) -> Result<()> {
         let mut lifecycle_names = self.rules().filter_map(|keep| keep.lifecycle.as_deref());
         if let Some(name) = lifecycle_names.find(|name| !served.contains(*name)) {
             let all: Vec<&str> = served.iter().map(|name| &**name).collect();
@@ -107,8 +127,12 @@ mod tests {
     const DAY: Duration = Duration::from_hours(24);
 
     fn retention(arguments: &[&str]) -> Result<RetentionPolicy> {
-        RetentionArgs { keep: arguments.iter().map(|text| text.parse().expect("valid --keep value")).collect() }
-            .retention()
+        let keep_audit = None;
+        RetentionArgs {
+            keep_audit,
+            keep: arguments.iter().map(|text| text.parse().expect("valid --keep value")).collect(),
+        }
+        .retention()
     }
 
     #[test]
