@@ -3,9 +3,10 @@
 //! A URL may contain a password, and other users of the machine can read a process's arguments. So the URL may also
 //! come from an environment variable or from a file, as container platforms mount secrets.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::Path;
 use std::str::FromStr;
 
 use clap::error::ErrorKind;
@@ -22,7 +23,7 @@ struct DatabaseFlags {
     db: Option<String>,
     /// File that contains the URL of --db, so that a password in it appears in no argument list
     #[arg(long, value_name = "FILE", env = "ONCEWARD_DB_FILE")]
-    db_file: Option<PathBuf>,
+    db_file: Option<OsString>,
 }
 
 /// A kind of database that a flag can name.
@@ -64,7 +65,7 @@ fn parse_sources<T: DatabaseKind>(matches: &ArgMatches) -> Result<(Option<T>, Op
     let flags = DatabaseFlags::from_arg_matches(matches)?;
     let is_flag = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
     let url = flags.db.filter(|url| !url.is_empty() || is_flag("db")).map(|url| (url, is_flag("db")));
-    let file = flags.db_file.filter(|file| !file.as_os_str().is_empty()).map(|file| (file, is_flag("db_file")));
+    let file = flags.db_file.filter(|file| !file.is_empty()).map(|file| (file, is_flag("db_file")));
     let (mut by_flag, mut by_variable) = (None, None);
     if let Some((url, is_flag)) = &url {
         // The value of a variable may contain a password.
@@ -72,7 +73,8 @@ fn parse_sources<T: DatabaseKind>(matches: &ArgMatches) -> Result<(Option<T>, Op
         let database = url.parse().map_err(|why| fail(format!("{name}: {why}")))?;
         *(if *is_flag { &mut by_flag } else { &mut by_variable }) = Some(database);
     }
-    if let Some((path, is_flag)) = file {
+    if let Some((file, is_flag)) = &file {
+        let (path, is_flag) = (Path::new(file), *is_flag);
         let slot = if is_flag { &mut by_flag } else { &mut by_variable };
         if slot.is_some() {
             let names = if is_flag { "--db and --db-file" } else { "ONCEWARD_DB and ONCEWARD_DB_FILE" };
@@ -80,7 +82,7 @@ fn parse_sources<T: DatabaseKind>(matches: &ArgMatches) -> Result<(Option<T>, Op
         }
         // A flag wins, so the file of the variable need not exist.
         if is_flag || by_flag.is_none() {
-            let text = std::fs::read_to_string(&path).map_err(|error| fail(format!("{}: {error}", path.display())))?;
+            let text = std::fs::read_to_string(path).map_err(|error| fail(format!("{}: {error}", path.display())))?;
             let database = text.trim().parse().map_err(|_| {
                 fail(format!("{}: the file must contain a database URL and nothing else", path.display()))
             })?;
