@@ -22,10 +22,11 @@ pub struct NewApiKeyBody {
     )]
     pub owner: String,
     /// `operator`, `producer`, `worker`, `viewer`, `metrics`, or a role that a lifecycle defines.
+    #[serde(deserialize_with = "crate::bounded::names")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<RoleOrLifecycleName>, min_items = 1, max_items = 100))]
     pub roles: Vec<String>,
     /// For workers only: the lifecycles that they may lease from. Empty means all.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::bounded::names")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<RoleOrLifecycleName>, max_items = 100))]
     pub lifecycles: Vec<String>,
     /// A label for people.

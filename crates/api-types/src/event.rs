@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use uuid::Uuid;
 
-use crate::{Problem, Record};
+use crate::{BatchReturn, Problem, Record};
 
 /// The input of an event.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -75,6 +75,10 @@ impl BatchEvent {
 pub struct NewEventBatch<List = Vec<BatchEvent>> {
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<BatchEvent>, max_items = 1000))]
     pub events: List,
+    /// `summary` by default.
+    #[serde(default, rename = "return", skip_serializing_if = "crate::batch::is_default")]
+    #[cfg_attr(feature = "openapi", schema(required = false))]
+    pub returns: BatchReturn,
 }
 
 /// The results, in the order of the request.
@@ -85,10 +89,20 @@ pub struct FireBatchResult<R = Record> {
     pub results: Vec<FireBatchItem<R>>,
 }
 
-/// Has either `record` and `spawned`, or `error`.
+/// Has `id`, `state` and `version`, or `record` and `spawned`, or `error`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(bound = ""))]
 pub struct FireBatchItem<R = Record> {
+    /// The record's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = Uuid))]
+    pub id: Option<Uuid>,
+    /// The record's state. Omitted if the caller may no longer see the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
+    pub version: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Record>))]
     pub record: Option<R>,

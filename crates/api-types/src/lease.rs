@@ -12,12 +12,14 @@ use crate::Record;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseBody {
     /// Lease jobs of these lifecycles.
+    #[serde(deserialize_with = "crate::bounded::names")]
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 100))]
     pub lifecycles: Vec<String>,
     /// The name that the worker gives itself.
     #[cfg_attr(feature = "openapi", schema(max_length = 1000))]
     pub worker: String,
-    /// Maximum number of jobs; 1 by default. With an `Idempotency-Key`, at most 100 jobs are leased.
+    /// Maximum number of jobs; 1 by default. With an `Idempotency-Key`, at most 100 jobs are leased. Fewer are leased
+    /// if the response cannot hold more.
     #[serde(default = "one")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
     pub max: u32,
@@ -79,8 +81,8 @@ pub struct Lease<R = Record, Payload = Box<RawValue>> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub traceparent: Option<String>,
-    /// The payload as it was written when the record was created. Payloads larger than 64 KB are omitted: the
-    /// record's `payload` has hash and size; download the bytes.
+    /// The payload as it was written when the record was created. A payload that is larger than 64 KB, or that does
+    /// not fit into the response, is omitted: the record's `payload` has hash and size; download the bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Value))]
     pub payload: Option<Payload>,

@@ -10,6 +10,8 @@
 
 mod account;
 mod api_key;
+mod batch;
+mod bounded;
 mod clock;
 mod event;
 mod execution;
@@ -28,6 +30,7 @@ mod worker;
 
 pub use account::{Account, AccountEntry, Accounts, Counterparty, Statement};
 pub use api_key::{ApiKey, ApiKeys, NewApiKeyBody, NewApiKeyJson, RevokedApiKey};
+pub use batch::BatchReturn;
 pub use clock::{ClockHoldState, ClockState};
 pub use event::{BatchEvent, FireBatchItem, FireBatchResult, FireResult, NewEvent, NewEventBatch};
 pub use execution::{AbortReason, Effect, Execution, ExecutionPage, ExecutionStatus};

@@ -64,7 +64,7 @@ pub struct CurrentVersion {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MigrateRecordsBody {
     /// Old state to new state, for states that the target version names differently.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::bounded::name_map")]
     pub map: BTreeMap<String, String>,
     /// Only records of this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]

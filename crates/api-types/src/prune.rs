@@ -17,7 +17,8 @@ pub struct PruneBody {
     #[cfg_attr(feature = "openapi", schema(pattern = "^([0-9]{1,4}(us|ms|s|m|h|d)){1,3}$"))]
     pub keys_older_than: Option<String>,
     /// Only records of these lifecycles.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::bounded::names")]
+    #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub only: Vec<String>,
     /// Only report what would be pruned.
     #[serde(default)]

@@ -123,10 +123,21 @@ pub struct CreateBatchResult<R = Record> {
     pub results: Vec<CreateBatchItem<R>>,
 }
 
-/// Has either `record` and `created`, or `error`.
+/// Has `record` and `created`, or `error`. If the response has no space for the record, `id`, `state` and `version`
+/// replace it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(bound = ""))]
 pub struct CreateBatchItem<R = Record> {
+    /// The record's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = Uuid))]
+    pub id: Option<Uuid>,
+    /// The record's state. Omitted if the caller may no longer see the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
+    pub version: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Record>))]
     pub record: Option<R>,

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
-use crate::{Execution, Problem, Record};
+use crate::{BatchReturn, Execution, Problem, Record};
 
 /// The kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,6 +121,10 @@ pub struct ReportResult<R = Record> {
 pub struct NewReportBatch<List = Vec<NewReport>> {
     #[cfg_attr(feature = "openapi", schema(schema_with = batch_reports_schema))]
     pub reports: List,
+    /// `summary` by default.
+    #[serde(default, rename = "return", skip_serializing_if = "crate::batch::is_default")]
+    #[cfg_attr(feature = "openapi", schema(required = false))]
+    pub returns: BatchReturn,
 }
 
 /// Without a path, each report must contain its execution and kind.
@@ -139,15 +144,26 @@ pub struct ReportBatchResult<R = Record> {
     pub results: Vec<ReportBatchItem<R>>,
 }
 
-/// Has either `execution`, `record` and `stop`, or `error`.
+/// Has `id`, `state` and `version`, or `execution`, `record` and `stop`, or `error`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(bound = ""))]
 pub struct ReportBatchItem<R = Record> {
+    /// The record's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = Uuid))]
+    pub id: Option<Uuid>,
+    /// The record's state. Omitted if the caller may no longer see the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
+    pub version: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution: Option<Execution>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Record>))]
     pub record: Option<R>,
+    /// Whether the worker should stop and give up the job. Beside `id`, only if true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -212,6 +212,7 @@ async fn run_worker<S, R, F>(
             lease_duration: config.lease_duration,
             start: true,
             max_wait: LONG_POLL_TIMEOUT,
+            max_bytes: usize::MAX,
             replay_only: false,
             idempotency_key: None,
         };

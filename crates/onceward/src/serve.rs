@@ -83,13 +83,20 @@ pub(crate) struct ServeArgs {
     /// Maximum requests per second for each API key; 0 means no limit
     #[arg(long, default_value_t = 5_000, value_name = "N")]
     rate_limit: u32,
-    /// Maximum share of the slots for streams and long polls that one API key may use, in percent
+    /// Maximum share of the streams, of the long polls and of the memory for responses that one API key may use, in percent
     #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     key_share: u8,
     /// Host name, address or network (such as 10.0.0.0/8) to which deliveries may be sent although it is not public, also over http.
     /// All other deliveries need https and a public address. Repeatable
     #[arg(long, value_name = "HOST_OR_CIDR")]
     allow_delivery_to: Vec<AllowedTarget>,
+    /// Maximum size of one response with records, in MB: a page ends there, a lease call leases no more jobs, and a batch returns ids, states
+    /// and versions from there on
+    #[arg(long, default_value_t = 8, value_name = "MB", value_parser = clap::value_parser!(u16).range(1..))]
+    max_response: u16,
+    /// Memory for responses that clients have not read yet, in MB. One API key may use its `--key-share` of it
+    #[arg(long, default_value_t = 256, value_name = "MB", value_parser = clap::value_parser!(u16).range(1..))]
+    response_memory: u16,
     /// Drain timeout: after SIGTERM or Ctrl-C, requests that are still running after this time are dropped
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_duration_or_days)]
     drain: Duration,
@@ -266,6 +273,7 @@ impl ServeArgs {
         let spans = telemetry.span_sink();
         let config = EngineConfig {
             max_result_bytes: MAX_RESULT_BYTES,
+            max_page_bytes: usize::from(self.max_response) << 20,
             span_sink: spans,
             object_storage: objects,
             checks,
@@ -325,6 +333,8 @@ impl ServeArgs {
             telemetry: Arc::clone(&telemetry),
             requests_per_second: self.rate_limit,
             api_key_share_percent: self.key_share,
+            max_response_bytes: usize::from(self.max_response) << 20,
+            max_total_response_bytes: usize::from(self.response_memory) << 20,
             skipped_lifecycles: startup_lifecycles.unavailable.clone(),
             file_versions: startup_lifecycles.file_versions.clone(),
             drain_timeout: self.drain,

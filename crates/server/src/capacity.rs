@@ -1,5 +1,6 @@
-//! Limits concurrent long polls, streams and body bytes, and tracks in-flight requests for the drain.
+//! Limits concurrent long polls, streams, body bytes and response bytes, and tracks in-flight requests for the drain.
 
+mod response_memory;
 mod slots;
 
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use tokio::sync::{Notify, watch};
 use crate::config::ServerConfig;
 use crate::problem::Problem;
 
+use response_memory::ResponseMemory;
+pub(crate) use response_memory::{ResponseReservation, exhausted, limit_response_memory};
 pub use slots::{Slot, SlotError, SlotPool};
 
 #[derive(Debug)]
@@ -24,6 +27,7 @@ pub(crate) struct Capacity {
     /// Body bytes of requests that are not answered yet.
     body_bytes: Arc<AtomicUsize>,
     max_body_bytes: usize,
+    response_memory: ResponseMemory,
     connections: Arc<AtomicUsize>,
 }
 
@@ -34,6 +38,7 @@ pub(crate) struct CapacityUsage {
     pub(crate) long_polls: usize,
     pub(crate) streams: usize,
     pub(crate) body_bytes: usize,
+    pub(crate) response_bytes: usize,
 }
 
 impl Capacity {
@@ -48,6 +53,7 @@ impl Capacity {
             streams: slot_pool(config.max_streams),
             body_bytes: Arc::default(),
             max_body_bytes: config.max_total_body_bytes,
+            response_memory: ResponseMemory::new(config),
         }
     }
 
@@ -125,7 +131,12 @@ impl Capacity {
             long_polls: self.long_polls.used(),
             streams: self.streams.used(),
             body_bytes: self.body_bytes.load(Ordering::SeqCst),
+            response_bytes: self.response_memory.used_bytes(),
         }
+    }
+
+    pub(crate) fn response_memory(&self) -> &ResponseMemory {
+        &self.response_memory
     }
 
     pub(crate) fn body_budget(&self) -> BodyBudget {

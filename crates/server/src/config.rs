@@ -13,6 +13,14 @@ pub struct ServerConfig {
     pub max_body_bytes: usize,
     /// Maximum size of all request bodies held at the same time.
     pub max_total_body_bytes: usize,
+    /// Size up to which one response may contain records and payloads. A batch answers with ids, states and versions
+    /// from there on, a lease call leases no more jobs, and a page ends.
+    pub max_response_bytes: usize,
+    /// Maximum size of all responses that clients have not read yet. Also applies while a call with a large response
+    /// reads the store.
+    pub max_total_response_bytes: usize,
+    /// Longest time that a call waits until there is memory for its response.
+    pub response_memory_timeout: Duration,
     /// Maximum size of a request line; headers may have twice as much.
     pub max_head_bytes: usize,
     /// Maximum number of calls in one batch request.
@@ -23,7 +31,7 @@ pub struct ServerConfig {
     pub max_long_polls: usize,
     /// Maximum number of open log streams.
     pub max_streams: usize,
-    /// Percentage of the long polls and of the streams that one API key may hold.
+    /// Percentage of the long polls, of the streams and of the memory for responses that one API key may hold.
     pub api_key_share_percent: u8,
     /// Longest time that a lease call may wait for jobs.
     pub max_wait: Duration,
@@ -31,8 +39,10 @@ pub struct ServerConfig {
     pub head_timeout: Duration,
     /// Time to receive a request body.
     pub body_timeout: Duration,
-    /// Time for a client to read what the server has written.
+    /// Time in which a client must read what the server writes, or at least `min_read_bytes_per_second` of it.
     pub write_timeout: Duration,
+    /// Rate at which a client must read at least.
+    pub min_read_bytes_per_second: u32,
     /// Time to answer a request, except on paths that limit their own time.
     pub request_timeout: Duration,
     /// Time for in-flight requests to finish during shutdown.
@@ -58,6 +68,9 @@ impl Default for ServerConfig {
         Self {
             max_body_bytes: 16 << 20,
             max_total_body_bytes: 256 << 20,
+            max_response_bytes: 8 << 20,
+            max_total_response_bytes: 256 << 20,
+            response_memory_timeout: Duration::from_secs(5),
             max_head_bytes: 64 << 10,
             max_batch_items: 1_000,
             max_connections: 10_000,
@@ -68,6 +81,7 @@ impl Default for ServerConfig {
             head_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
+            min_read_bytes_per_second: 8 << 10,
             request_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(30),
             keep_alive_interval: Duration::from_secs(15),

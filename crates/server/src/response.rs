@@ -1,5 +1,6 @@
 //! JSON responses for records, executions and log entries, converted from the engine's types.
 
+mod batch;
 mod bytes;
 mod entry;
 mod execution;
@@ -14,6 +15,7 @@ use jiff::Timestamp;
 use onceward_core::time::Time;
 use serde::{Serialize, Serializer};
 
+pub(crate) use batch::{BatchResponse, RecordSummary, record_summary, with_current_record};
 pub use bytes::{bytes_response, effect_response};
 pub(crate) use entry::log_entry_json;
 pub(crate) use execution::{effect_json, execution_json, is_wrapped_base64, unwrap_base64, wrap_base64};

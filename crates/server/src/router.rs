@@ -6,6 +6,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::AppState;
 use crate::auth::authenticate;
+use crate::capacity::limit_response_memory;
 use crate::route_hints;
 use crate::routes;
 use crate::telemetry;
@@ -38,6 +39,8 @@ pub(crate) fn with_middleware(routes: Router<AppState>, app: AppState) -> Router
     routes
         .fallback(route_hints::route_not_found)
         .method_not_allowed_fallback(route_hints::method_not_allowed)
+        // Inside authentication: each API key has its own limit.
+        .layer(from_fn_with_state(app.clone(), limit_response_memory))
         // Covers the fallbacks, too, so that unauthenticated callers cannot probe for routes.
         .layer(from_fn_with_state(app.clone(), authenticate))
         // Outside authentication, so that rejected requests are counted.

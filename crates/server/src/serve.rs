@@ -167,10 +167,7 @@ async fn serve_connection(
         .timer(TokioTimer::new())
         .header_read_timeout(config.head_timeout)
         .max_buf_size(config.max_head_bytes.max(8 << 10))
-        .serve_connection(
-            TokioIo::new(WriteTimeoutStream::new(stream, config.write_timeout, Arc::clone(&saw_request))),
-            service,
-        );
+        .serve_connection(TokioIo::new(WriteTimeoutStream::new(stream, config, Arc::clone(&saw_request))), service);
     // A connection opened during the drain still gets one response, with `connection: close`.
     let opened_while_draining = app.capacity().is_draining();
     let shutdown = async {

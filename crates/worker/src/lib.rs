@@ -53,8 +53,8 @@ pub use command::{CommandWorker, CommandWorkerExit, ResultKind, SelfLauncher, St
 pub use error::{ClientError, Problem};
 pub use leases::LeaseRequest;
 pub use onceward_api_types::{
-    BatchEvent as EventRequest, Execution, FireResult, LeaseBody, LogEntry, PayloadRef, Record, RecordPage,
-    ReportResult,
+    BatchEvent as EventRequest, BatchReturn, Execution, FireBatchItem, FireResult, LeaseBody, LogEntry, PayloadRef,
+    Record, RecordPage, ReportBatchItem, ReportResult,
 };
 pub use payload::Payload;
 pub use records::{ListQuery, NewRecord};

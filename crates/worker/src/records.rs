@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use onceward_api_types as wire;
 use onceward_api_types::{
-    ActivateVersionBody, BatchEvent, CurrentVersion, Effect, Execution, ExecutionPage, FireResult, HistoryPage,
-    LifecycleList, LogEntry, MigrateRecordsBody, MigrationStep, Record, RecordPage, VersionList,
+    ActivateVersionBody, BatchEvent, BatchReturn, CurrentVersion, Effect, Execution, ExecutionPage, FireBatchItem,
+    FireResult, HistoryPage, LifecycleList, LogEntry, MigrateRecordsBody, MigrationStep, Record, RecordPage,
+    VersionList,
 };
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
@@ -69,7 +70,7 @@ impl Client {
     }
 
     /// Creates many records. Each succeeds or fails on its own. Unless each has an idempotency key, the batch is
-    /// repeated only if the server did not execute it.
+    /// repeated only if the server did not execute it. Reads the records that the response has no space for.
     pub async fn create_batch(
         &self,
         lifecycle: &str,
@@ -84,8 +85,20 @@ impl Client {
             request.retry_safety = RetrySafety::Idempotent;
         }
         let response: wire::CreateBatchResult = self.send_json(&request).await?;
-        let results: Option<_> = response.results.into_iter().map(BatchItemResult::from_created).collect();
-        results.ok_or_else(|| self.invalid_response(&"missing field `record`"))
+        let mut results = Vec::with_capacity(response.results.len());
+        for item in response.results {
+            results.push(match BatchItemResult::from(item) {
+                BatchItemResult::Succeeded(wire::CreateBatchItem { record: Some(record), .. }) => {
+                    BatchItemResult::Succeeded(record)
+                }
+                BatchItemResult::Succeeded(wire::CreateBatchItem { id: Some(id), .. }) => {
+                    BatchItemResult::Succeeded(self.get(id).await?)
+                }
+                BatchItemResult::Succeeded(_) => return Err(self.invalid_response(&"missing field `record`")),
+                BatchItemResult::Refused(problem) => BatchItemResult::Refused(problem),
+            });
+        }
+        Ok(results)
     }
 
     pub async fn get(&self, id: Uuid) -> Result<Record, ClientError> {
@@ -180,8 +193,12 @@ impl Client {
     }
 
     /// Fires many events. Each succeeds or fails on its own.
-    pub async fn fire_batch(&self, events: &[BatchEvent]) -> Result<Vec<BatchItemResult<FireResult>>, ClientError> {
-        let mut request = ApiRequest::post("/v1/events/batch".to_owned(), &wire::NewEventBatch { events })?;
+    pub async fn fire_batch(
+        &self,
+        events: &[BatchEvent],
+        returns: BatchReturn,
+    ) -> Result<Vec<BatchItemResult<FireBatchItem>>, ClientError> {
+        let mut request = ApiRequest::post("/v1/events/batch".to_owned(), &wire::NewEventBatch { events, returns })?;
         if events.iter().all(|event| event.key.is_some()) {
             request.retry_safety = RetrySafety::Idempotent;
         }

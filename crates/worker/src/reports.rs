@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onceward_api_types as wire;
-use onceward_api_types::ReportResult;
+use onceward_api_types::{BatchReturn, ReportBatchItem, ReportResult};
 
 use crate::client::Client;
 use crate::error::ClientError;
@@ -127,9 +127,14 @@ impl Client {
     }
 
     /// Reports on many executions, in order. Each report succeeds or fails on its own.
-    pub async fn report_batch(&self, reports: &[Report]) -> Result<Vec<BatchItemResult<ReportResult>>, ClientError> {
+    pub async fn report_batch(
+        &self,
+        reports: &[Report],
+        returns: BatchReturn,
+    ) -> Result<Vec<BatchItemResult<ReportBatchItem>>, ClientError> {
         let reports: Vec<&Report> = reports.iter().collect();
-        self.send_batch(ApiRequest { retry_safety: RetrySafety::Idempotent, ..batch_report_request(&reports)? }).await
+        let request = batch_report_request(&reports, returns)?;
+        self.send_batch(ApiRequest { retry_safety: RetrySafety::Idempotent, ..request }).await
     }
 
     /// Sends reports without retries: the caller decides how long to retry.
@@ -146,10 +151,15 @@ impl Client {
                 Err(error) => Err(error),
             };
         }
-        self.send_batch(ApiRequest { retry_safety: RetrySafety::Never, ..batch_report_request(reports)? }).await
+        // Only a handler that commits and goes on gets the record.
+        let needs_record = |report: &&Report| matches!(report.kind, ReportKind::Commit { finish: false, .. });
+        let returns = if reports.iter().any(needs_record) { BatchReturn::Record } else { BatchReturn::Summary };
+        let request = batch_report_request(reports, returns)?;
+        let results = self.send_batch(ApiRequest { retry_safety: RetrySafety::Never, ..request }).await?;
+        Ok(results.into_iter().map(Into::into).collect())
     }
 
-    async fn send_batch(&self, request: ApiRequest) -> Result<Vec<BatchItemResult<ReportResult>>, ClientError> {
+    async fn send_batch(&self, request: ApiRequest) -> Result<Vec<BatchItemResult<ReportBatchItem>>, ClientError> {
         let response: wire::ReportBatchResult = self.send_json(&request).await?;
         Ok(response.results.into_iter().map(Into::into).collect())
     }
@@ -160,8 +170,9 @@ fn single_report_request(report: &Report) -> Result<ApiRequest, ClientError> {
     Ok(ApiRequest { traceparent: report.traceparent.clone(), ..ApiRequest::post(path, &report.body())? })
 }
 
-fn batch_report_request(reports: &[&Report]) -> Result<ApiRequest, ClientError> {
-    let batch = wire::NewReportBatch { reports: reports.iter().map(|report| report.batch_body()).collect::<Vec<_>>() };
+fn batch_report_request(reports: &[&Report], returns: BatchReturn) -> Result<ApiRequest, ClientError> {
+    let reports: Vec<_> = reports.iter().map(|report| report.batch_body()).collect();
+    let batch = wire::NewReportBatch { reports, returns };
     ApiRequest::post("/v1/executions/batch".to_owned(), &batch)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onceward_api_types::{
-    CreateBatchItem, FireBatchItem, FireResult, Lease, PayloadRef, Problem, Record, ReportBatchItem, ReportResult,
+    CreateBatchItem, FireBatchItem, Lease, PayloadRef, Problem, Record, ReportBatchItem, ReportResult,
 };
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -95,26 +95,33 @@ impl<T> BatchItemResult<T> {
     }
 }
 
-impl BatchItemResult<Record> {
-    /// Returns `None` if the item has neither a record nor an error.
-    pub(crate) fn from_created(item: CreateBatchItem) -> Option<Self> {
-        match (item.error, item.record) {
-            (Some(problem), _) => Some(Self::Refused(Box::new(problem.with_body_retry_after()))),
-            (None, record) => record.map(Self::Succeeded),
+impl From<CreateBatchItem> for BatchItemResult<CreateBatchItem> {
+    fn from(mut item: CreateBatchItem) -> Self {
+        Self::new(item.error.take(), item)
+    }
+}
+
+impl From<FireBatchItem> for BatchItemResult<FireBatchItem> {
+    fn from(mut item: FireBatchItem) -> Self {
+        Self::new(item.error.take(), item)
+    }
+}
+
+impl From<ReportBatchItem> for BatchItemResult<ReportBatchItem> {
+    fn from(mut item: ReportBatchItem) -> Self {
+        Self::new(item.error.take(), item)
+    }
+}
+
+/// For reports that are sent together but answered one by one.
+impl From<BatchItemResult<ReportBatchItem>> for BatchItemResult<ReportResult> {
+    fn from(result: BatchItemResult<ReportBatchItem>) -> Self {
+        match result {
+            BatchItemResult::Succeeded(item) => {
+                let stop = item.stop.unwrap_or_default();
+                Self::Succeeded(ReportResult { execution: item.execution, record: item.record, stop })
+            }
+            BatchItemResult::Refused(problem) => Self::Refused(problem),
         }
-    }
-}
-
-impl From<FireBatchItem> for BatchItemResult<FireResult> {
-    fn from(item: FireBatchItem) -> Self {
-        let spawned = item.spawned.unwrap_or_default();
-        Self::new(item.error, FireResult { record: item.record, spawned })
-    }
-}
-
-impl From<ReportBatchItem> for BatchItemResult<ReportResult> {
-    fn from(item: ReportBatchItem) -> Self {
-        let stop = item.stop.unwrap_or_default();
-        Self::new(item.error, ReportResult { execution: item.execution, record: item.record, stop })
     }
 }

@@ -18,6 +18,7 @@ from onceward import (
     Record,
     RefusedError,
     Report,
+    BatchResult,
     ReportResult,
     RetryableFailure,
     RetryPolicy,
@@ -110,7 +111,7 @@ class ProducerTest(unittest.TestCase):
         repeated = self.client.create_batch(TASK, [wanted[3]])
         self.assertEqual([each.id for each in repeated if isinstance(each, Record)], [good[3].id])
         fired = self.client.fire_batch([EventRequest(each.id, "drop") for each in good] + [EventRequest(good[0].id, "stop")])
-        self.assertEqual(sum(not isinstance(each, Problem) for each in fired), len(good))
+        self.assertEqual([each.id for each in fired if isinstance(each, BatchResult)], [each.id for each in good])
         self.assertIsInstance(fired[-1], Problem)
 
     def test_records_iterates_over_all_pages(self) -> None:
@@ -280,8 +281,11 @@ class WorkerCallTest(unittest.TestCase):
         leases = self.client.lease([TASK], "by hand", max_jobs=3)
         reports = [Report.commit(lease.id, lease.token, finish=True) for lease in leases]
         reports[1] = Report.commit(leases[1].id, leases[1].token + 1, finish=True)
-        first, second, third = self.client.report_batch(reports)
-        assert isinstance(first, ReportResult) and isinstance(third, ReportResult)
-        self.assertEqual([record_of(each).state for each in (first, third)], ["done", "done"])
-        assert isinstance(second, Problem)
-        self.assertEqual(second.code, "invalid_input")
+        for return_records in (False, True):
+            first, second, third = self.client.report_batch(reports, return_records=return_records)
+            assert isinstance(first, BatchResult) and isinstance(third, BatchResult)
+            self.assertEqual([each.state for each in (first, third)], ["done", "done"])
+            self.assertEqual([each.id for each in (first, third)], [leases[0].record.id, leases[2].record.id])
+            self.assertEqual(first.record is not None and first.execution is not None, return_records)
+            assert isinstance(second, Problem)
+            self.assertEqual(second.code, "invalid_input")

@@ -16,7 +16,18 @@ import {
 import { DEFAULT_RETRY_POLICY, isProblemRetryable, RetryTimer, type RetryPolicy } from "./retry_policy.js";
 import { LogStream, type StreamOptions } from "./stream.js";
 import { Transport, type ApiRequest } from "./transport.js";
-import type { Effect, Execution, FireResult, LeasedJob, LogEntry, Problem, Record, RecordPage, ReportResult } from "./types.js";
+import type {
+  BatchResult,
+  Effect,
+  Execution,
+  FireResult,
+  LeasedJob,
+  LogEntry,
+  Problem,
+  Record,
+  RecordPage,
+  ReportResult,
+} from "./types.js";
 
 export interface ClientOptions {
   /** Default: `ONCEWARD_URL`, or http://127.0.0.1:7171. */
@@ -24,6 +35,11 @@ export interface ClientOptions {
   /** Default: `ONCEWARD_KEY`. */
   apiKey?: string;
   retryPolicy?: Partial<RetryPolicy>;
+}
+
+export interface BatchOptions {
+  /** Answer with whole records, as long as the response has space for them. */
+  readonly returnRecords?: boolean;
 }
 
 export interface LeaseOptions extends LeaseLength {
@@ -66,12 +82,19 @@ export class Client {
     return (await this.#post(path, toRecordBody(record), headers)) as Record;
   }
 
-  /** Creates many records. Each succeeds or fails on its own; the results have the order of `records`. */
+  /**
+   * Creates many records. Each succeeds or fails on its own; the results have the order of `records`. Reads the records that the response
+   * has no space for.
+   */
   async createBatch(lifecycle: string, records: readonly NewRecord[]): Promise<(Record | Problem)[]> {
     const bodies = records.map((record) => ({ ...toRecordBody(record), key: record.idempotencyKey ?? newIdempotencyKey() }));
     const path = `/v1/lifecycles/${encodeURIComponent(lifecycle)}/records/batch`;
     const items = await this.#postBatches(path, "records", bodies);
-    return items.map((item) => ("error" in item ? (item.error as Problem) : (item["record"] as Record)));
+    const results: (Record | Problem)[] = [];
+    for (const item of items) {
+      results.push(item.error ?? (item["record"] as Record | undefined) ?? (await this.get(item["id"] as string)));
+    }
+    return results;
   }
 
   /** Fires an event on a record. If `version` is given, the server refuses the event unless the record has that version. */
@@ -86,11 +109,13 @@ export class Client {
     return (await this.#post(path, { input: options.input, token: options.token }, headers)) as FireResult;
   }
 
-  /** Fires many events. Each succeeds or fails on its own. */
-  async fireBatch(events: readonly EventRequest[]): Promise<(FireResult | Problem)[]> {
+  /**
+   * Fires many events. Each succeeds or fails on its own. With `returnRecords`, the results have the whole records, as long as the
+   * response has space for them.
+   */
+  async fireBatch(events: readonly EventRequest[], options: BatchOptions = {}): Promise<(BatchResult | Problem)[]> {
     const bodies = events.map((event) => toEventBody(event, event.idempotencyKey ?? newIdempotencyKey()));
-    const items = await this.#postBatches("/v1/events/batch", "events", bodies);
-    return items.map((item) => ("error" in item ? (item.error as Problem) : (item as unknown as FireResult)));
+    return (await this.#postBatches("/v1/events/batch", "events", bodies, options)).map(toBatchResult);
   }
 
   // Queries
@@ -231,19 +256,23 @@ export class Client {
     return (await this.#transport.sendForJson({ method: "POST", path, body, headers, timeout })) as ReportResult;
   }
 
-  /** Sends many reports. Each succeeds or fails on its own. */
-  async reportBatch(reports: readonly Report[]): Promise<(ReportResult | Problem)[]> {
-    return (await this.#postBatches("/v1/executions/batch", "reports", reports.map(toReportBatchItem))).map(toReportResult);
+  /**
+   * Sends many reports. Each succeeds or fails on its own. With `returnRecords`, the results have the executions and the whole records, as
+   * long as the response has space for them.
+   */
+  async reportBatch(reports: readonly Report[], options: BatchOptions = {}): Promise<(BatchResult | Problem)[]> {
+    const bodies = reports.map(toReportBatchItem);
+    return (await this.#postBatches("/v1/executions/batch", "reports", bodies, options)).map(toBatchResult);
   }
 
   /** Like `reportBatch`, in one request and without retries. */
   async reportBatchOnce(
     reports: readonly Report[],
     timeout = this.retryPolicy.responseTimeout,
-  ): Promise<(ReportResult | Problem)[]> {
+  ): Promise<(BatchResult | Problem)[]> {
     const body = { reports: reports.map(toReportBatchItem) };
     const response = await this.#transport.sendForJson({ method: "POST", path: "/v1/executions/batch", body, timeout });
-    return (response as { results: BatchItem[] }).results.map(toReportResult);
+    return (response as { results: BatchItem[] }).results.map(toBatchResult);
   }
 
   // Requests with retries
@@ -281,27 +310,38 @@ export class Client {
     return all;
   }
 
-  async #postBatches(path: string, member: string, bodies: readonly object[]): Promise<BatchItem[]> {
+  async #postBatches(
+    path: string,
+    member: string,
+    bodies: readonly object[],
+    options: BatchOptions = {},
+  ): Promise<BatchItem[]> {
     const all: BatchItem[] = [];
     let [batch, batchChars]: [string[], number] = [[], 0];
     for (const text of bodies.map((body) => JSON.stringify(body))) {
       if (batch.length > 0 && (batch.length === MAX_BATCH_ITEMS || batchChars + text.length > MAX_BATCH_CHARS)) {
-        all.push(...(await this.#postBatch(path, member, batch)));
+        all.push(...(await this.#postBatch(path, member, batch, options)));
         [batch, batchChars] = [[], 0];
       }
       batch.push(text);
       batchChars += text.length;
     }
-    return batch.length === 0 ? all : [...all, ...(await this.#postBatch(path, member, batch))];
+    return batch.length === 0 ? all : [...all, ...(await this.#postBatch(path, member, batch, options))];
   }
 
   /** Sends one batch and retries those of its items that failed temporarily. */
-  async #postBatch(path: string, member: string, bodies: readonly string[]): Promise<BatchItem[]> {
+  async #postBatch(
+    path: string,
+    member: string,
+    bodies: readonly string[],
+    { returnRecords }: BatchOptions,
+  ): Promise<BatchItem[]> {
     const items = new Array<BatchItem>(bodies.length);
     const retryTimer = new RetryTimer(this.retryPolicy);
     let pending = bodies.map((_, index) => index);
     for (;;) {
-      const text = `{"${member}":[${pending.map((index) => bodies[index]).join(",")}]}`;
+      const returns = returnRecords ? ',"return":"record"' : "";
+      const text = `{"${member}":[${pending.map((index) => bodies[index]).join(",")}]${returns}}`;
       const response = (await this.#post(path, text)) as { results: BatchItem[] };
       pending.forEach((index, position) => (items[index] = response.results[position] as BatchItem));
       pending = pending.filter((index) => items[index]?.error && isProblemRetryable(items[index].error));
@@ -355,8 +395,10 @@ interface BatchItem {
   readonly [name: string]: unknown;
 }
 
-function toReportResult(item: BatchItem): ReportResult | Problem {
-  return item.error ?? (item as unknown as ReportResult);
+function toBatchResult(item: BatchItem): BatchResult | Problem {
+  const record = item["record"] as Record | undefined;
+  const summary = record && { id: record.id, state: record.state, version: record.version };
+  return item.error ?? ({ ...item, ...summary } as unknown as BatchResult);
 }
 
 function toQuery(values: { [name: string]: string | number | undefined }): string {

@@ -5,7 +5,7 @@ import { RefusedError } from "./errors.js";
 import type { Job } from "./job.js";
 import type { LeaseLength } from "./requests.js";
 import { Backoff, isProblemFinal, MAX_TIMER_MILLIS } from "./retry_policy.js";
-import { isProblem, type Problem, type ReportResult } from "./types.js";
+import { isProblem, type BatchResult, type Problem, type ReportResult } from "./types.js";
 
 /** One heartbeat per third of a lease leaves time for two retries. */
 export const HEARTBEATS_PER_LEASE = 3;
@@ -122,7 +122,7 @@ export class HeartbeatScheduler {
   async #request(
     due: readonly HeartbeatSchedule[],
     timeout: number,
-  ): Promise<[readonly (ReportResult | Problem | undefined)[], number]> {
+  ): Promise<[readonly (BatchResult | ReportResult | Problem | undefined)[], number]> {
     const reports = due.map(({ job: { execution, token } }) => ({
       execution,
       token,
@@ -141,7 +141,7 @@ export class HeartbeatScheduler {
   }
 
   /** Returns false if the heartbeat must be retried. */
-  #handleResult(schedule: HeartbeatSchedule, result: ReportResult | Problem | undefined, sentAt: number): boolean {
+  #handleResult(schedule: HeartbeatSchedule, result: BatchResult | ReportResult | Problem | undefined, sentAt: number): boolean {
     const { job } = schedule;
     if (result !== undefined && !isProblem(result)) {
       job.extendLease(sentAt);

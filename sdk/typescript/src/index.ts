@@ -21,6 +21,7 @@ export type { RetryPolicy } from "./retry_policy.js";
 export type { LogStream, StreamOptions } from "./stream.js";
 export { isProblem } from "./types.js";
 export type {
+  BatchResult,
   Effect,
   Execution,
   FireResult,

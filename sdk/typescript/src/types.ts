@@ -94,6 +94,23 @@ export interface FireResult {
   readonly spawned: readonly string[];
 }
 
+/** The result of one event or report of a batch. */
+export interface BatchResult {
+  /** The record's id. */
+  readonly id: string;
+  /** The record's state and version. Undefined if the caller can no longer see the record. */
+  readonly state?: string;
+  readonly version?: number;
+  /** With a heartbeat: whether the worker must stop the job. */
+  readonly stop?: boolean;
+  /** Only if records were requested and the response had space for this one. */
+  readonly record?: Record;
+  /** Beside `record`: the execution that was reported on. */
+  readonly execution?: Execution;
+  /** Beside `record`: the ids of the records that the event created. */
+  readonly spawned?: readonly string[];
+}
+
 /** The committed effect of a job. */
 export interface Effect {
   readonly token: number;

@@ -276,6 +276,6 @@ describe("the calls of a worker", () => {
       finish: true,
     }));
     const answers = await client.reportBatch(reports);
-    assert.deepEqual(answers.map((each) => (isProblem(each) ? each.code : each.record?.state)), ["done", "invalid_input", "done"]);
+    assert.deepEqual(answers.map((each) => (isProblem(each) ? each.code : each.state)), ["done", "invalid_input", "done"]);
   });
 });

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use onceward_core::decide::{Call, CheckQuery, Decision, LinkKey, Operation, ReadKey};
@@ -35,6 +36,8 @@ pub(crate) struct DecidedBatch {
     pub(crate) checks: Vec<(usize, Vec<CheckQuery>)>,
     /// How often the store was queried.
     pub(crate) load_rounds: usize,
+    /// Estimated bytes of the jobs that the operations of a group leased, for groups with a limit.
+    pub(super) leased_bytes: HashMap<u64, usize>,
 }
 
 impl DecidedBatch {

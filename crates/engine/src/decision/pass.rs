@@ -11,6 +11,7 @@ use onceward_store::{DecidedOperation, OperationOutcome};
 
 use super::batch::{DecidedBatch, SeedSource};
 use super::retry_policy::{MAX_DUE_DEPTH, MAX_LOAD_ROUNDS};
+use crate::dispatch::job_response_bytes;
 use crate::error::EngineError;
 use crate::submission::queue::{QueuedOperation, Receipt, Reply};
 
@@ -83,6 +84,9 @@ impl DecidePass<'_> {
             Decision::NeedsChecks(_) | Decision::Refusal(_) if needs_lookup => return Err(PauseReason::NeedsKeyLookup),
             Decision::NeedsChecks(queries) => return Err(PauseReason::NeedsChecks(queries)),
             Decision::Changes(changes) => {
+                if !self.fits_group_limit(request, &changes) {
+                    return Ok(Ok(Receipt::over_limit(changes.subject)));
+                }
                 self.decided.read_set.apply(&changes);
                 let (subject, stop) = (changes.subject, changes.stop_requested);
                 let receipt = Receipt {
@@ -117,6 +121,18 @@ impl DecidePass<'_> {
             ..DecidedOperation::new(operation.clone(), outcome)
         });
         Ok(reply)
+    }
+
+    /// Counts the job that a lease gives out. Returns false if the jobs of its call would then exceed the call's limit;
+    /// from there on, the call leases nothing, so that it does not pass over jobs.
+    fn fits_group_limit(&mut self, request: &QueuedOperation, changes: &Changes) -> bool {
+        let Some(max_bytes) = request.max_group_bytes else { return true };
+        let change = changes.records.iter().rfind(|change| change.after.id == changes.subject);
+        let job_bytes = change.map_or(0, |change| job_response_bytes(&change.after));
+        let leased_bytes = self.decided.leased_bytes.entry(request.group).or_default();
+        let fits = *leased_bytes == 0 || leased_bytes.saturating_add(job_bytes) <= max_bytes;
+        *leased_bytes = if fits { leased_bytes.saturating_add(job_bytes) } else { usize::MAX };
+        fits
     }
 
     /// Decides an operation after firing the due records that it reads.

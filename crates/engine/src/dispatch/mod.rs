@@ -23,7 +23,9 @@ use tokio::time::Instant;
 use crate::dispatch::pollers::MatchResult;
 use crate::error::EngineError;
 use crate::idempotency::{self, IdempotencyKey};
+use crate::objects::MAX_INLINE_PAYLOAD_BYTES;
 use crate::shared::Shared;
+use crate::submission::json_size::estimated_json_bytes;
 use crate::submission::queue::{Receipt, Submission};
 
 pub(crate) use candidates::CandidateBroker;
@@ -61,6 +63,8 @@ pub struct LeaseRequest {
     pub start: bool,
     /// Longest wait for a first job.
     pub max_wait: Duration,
+    /// Bounds [`LeasedJob::response_bytes`] of all jobs together; a larger job is leased alone.
+    pub max_bytes: usize,
     /// Returns only jobs that an earlier call with the key leased.
     pub replay_only: bool,
     /// Idempotency key: a repeated call gets the same jobs and no others.
@@ -77,6 +81,7 @@ impl LeaseRequest {
             lease_duration: None,
             start: true,
             max_wait: Duration::ZERO,
+            max_bytes: usize::MAX,
             replay_only: false,
             idempotency_key: None,
         }
@@ -103,6 +108,37 @@ pub struct LeasedJob {
     /// Required in every report.
     pub token: FencingToken,
     pub expires_at: Time,
+}
+
+impl LeasedJob {
+    /// Estimates the job's size in a response.
+    pub fn response_bytes(&self) -> usize {
+        job_response_bytes(&self.record)
+    }
+
+    /// Estimates the record's size as JSON.
+    pub fn record_bytes(&self) -> usize {
+        estimated_json_bytes(&self.record)
+    }
+
+    /// Estimates the payload's size in a response, 0 for a payload that workers download.
+    pub fn inline_payload_bytes(&self) -> usize {
+        inline_payload_bytes(&self.record)
+    }
+}
+
+/// Bytes of a lease besides its record and payload.
+const LEASE_OVERHEAD_BYTES: usize = 512;
+
+/// Estimates the size of a leased job in a response.
+pub(crate) fn job_response_bytes(record: &Record) -> usize {
+    estimated_json_bytes(record).saturating_add(inline_payload_bytes(record)).saturating_add(LEASE_OVERHEAD_BYTES)
+}
+
+/// As base64, which is longer than JSON.
+fn inline_payload_bytes(record: &Record) -> usize {
+    let payload_bytes = record.payload.map_or(0, |payload| usize::try_from(payload.bytes).unwrap_or(usize::MAX));
+    if payload_bytes > MAX_INLINE_PAYLOAD_BYTES { 0 } else { payload_bytes.div_ceil(3) * 4 }
 }
 
 /// Leases up to `max_jobs` jobs; returns none if none is ready in time.
@@ -175,9 +211,11 @@ pub(crate) async fn lease_while<S: Store>(
             if !keep_waiting() {
                 return Ok(Vec::new());
             }
-            let leased = lease_candidates(shared, actor, request, idempotency_key, &candidates.records).await?;
-            candidates.was_used = true;
-            shared.candidate_broker.adjust_spread(shared, leased.len(), candidates.records.len());
+            let LeasedCandidates { leased, over_limit } =
+                lease_candidates(shared, actor, request, idempotency_key, &candidates.records).await?;
+            // Other pollers are woken for the jobs that the response cannot hold.
+            candidates.was_used = over_limit == 0;
+            shared.candidate_broker.adjust_spread(shared, leased.len() + over_limit, candidates.records.len());
             if !leased.is_empty() {
                 return Ok(leased);
             }
@@ -228,28 +266,39 @@ pub(crate) async fn lease_while<S: Store>(
     }
 }
 
-/// Leases the candidates, each with its own operation. Candidates that another worker leased first are skipped.
+/// The result of leasing candidates.
+struct LeasedCandidates {
+    leased: Vec<LeasedJob>,
+    /// Candidates that stay ready, because the response cannot hold them.
+    over_limit: usize,
+}
+
+/// Leases the candidates, each with its own operation, as far as the response can hold them. Candidates that another
+/// worker leased first are skipped.
 async fn lease_candidates<S: Store>(
     shared: &Shared<S>,
     actor: &Actor,
     request: &LeaseRequest,
     idempotency_key: Option<&IdempotencyKey>,
     records: &[RecordId],
-) -> Result<Vec<LeasedJob>, EngineError> {
+) -> Result<LeasedCandidates, EngineError> {
     let calls = records.iter().enumerate().map(|(index, record)| {
         let job_key = idempotency_key.map(|once| IdempotencyKey {
             text: job_idempotency_id(actor, &once.text, Some(index)).idempotency_key,
             is_internal: true,
             ..once.clone()
         });
-        Submission { idempotency_key: job_key, ..Submission::new(actor, request.lease_call(*record)) }
+        let max_group_bytes = Some(request.max_bytes).filter(|max_bytes| *max_bytes < usize::MAX);
+        let submission = Submission::new(actor, request.lease_call(*record));
+        Submission { idempotency_key: job_key, max_group_bytes, ..submission }
     });
     let receivers = shared.queue.submit(calls.collect())?;
-    let mut leased = Vec::with_capacity(receivers.len());
+    let (mut leased, mut over_limit) = (Vec::with_capacity(receivers.len()), 0);
     let mut failed = None;
     for receiver in receivers {
         match shared.queue.wait_reply(receiver).await {
-            Ok(answer) => leased.extend(leased_job(answer)),
+            Ok(receipt) if receipt.is_over_limit() => over_limit += 1,
+            Ok(receipt) => leased.extend(leased_job(receipt)),
             // Another worker leased it first, or its concurrency key is full.
             Err(EngineError::Refused(refusal)) if refusal.status == 409 => {}
             Err(error) => failed = Some(error),
@@ -258,7 +307,7 @@ async fn lease_candidates<S: Store>(
     // An error of one lease does not discard the others.
     match failed {
         Some(error) if leased.is_empty() => Err(error),
-        _ => Ok(leased),
+        _ => Ok(LeasedCandidates { leased, over_limit }),
     }
 }
 

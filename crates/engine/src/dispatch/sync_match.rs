@@ -15,7 +15,7 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{DecidedOperation, OperationOutcome, Store, priority_rank};
 
-use super::{KeepWaiting, LeaseRequest, LeasedJob, job_idempotency_id, leased_job};
+use super::{KeepWaiting, LeaseRequest, LeasedJob, job_idempotency_id, job_response_bytes, leased_job};
 use crate::decision::retry_policy::MAX_MATCH_LOADS;
 use crate::decision::{DecidedBatch, ExtraOperation, ExtraOutcome, decide_extra, ordered_seed};
 use crate::dispatch::pollers::PendingMatch;
@@ -61,6 +61,8 @@ struct SyncMatch {
     jobs: Vec<LeasedJob>,
     /// Decided leases; some transitions on lease end the job at once.
     decided_leases: usize,
+    /// Estimated bytes of the jobs in the response.
+    leased_bytes: usize,
     /// A lease was denied: the poller leases by itself and gets the error.
     is_denied: bool,
     /// Held until the jobs are delivered, so that a repeated call with the key gets no other jobs.
@@ -68,9 +70,12 @@ struct SyncMatch {
 }
 
 impl SyncMatch {
-    fn can_take(&self, lifecycle: &Arc<str>) -> bool {
+    fn can_take(&self, record: &Record) -> bool {
         let request = &self.pending.request.request;
-        !self.is_denied && self.decided_leases < request.max_jobs && request.lifecycles.contains(lifecycle)
+        let has_space =
+            self.leased_bytes == 0 || self.leased_bytes.saturating_add(job_response_bytes(record)) <= request.max_bytes;
+        let wants_more = !self.is_denied && self.decided_leases < request.max_jobs && has_space;
+        wants_more && request.lifecycles.contains(&record.lifecycle.name)
     }
 }
 
@@ -103,17 +108,18 @@ impl SyncMatches {
         }
     }
 
-    /// Returns the index of a match with capacity for this lifecycle, and claims a parked poller if there is none. Skips
+    /// Returns the index of a match with capacity for this job, and claims a parked poller if there is none. Skips
     /// pollers that want one of `excluded_lifecycles`.
     fn find_or_claim<S>(
         &mut self,
         shared: &Shared<S>,
-        lifecycle: &Arc<str>,
+        record: &Record,
         excluded_lifecycles: &HashSet<Arc<str>>,
     ) -> Option<usize> {
-        if let Some(index) = self.matches.iter().position(|granted| granted.can_take(lifecycle)) {
+        if let Some(index) = self.matches.iter().position(|granted| granted.can_take(record)) {
             return Some(index);
         }
+        let lifecycle = &record.lifecycle.name;
         if self.unwanted_lifecycles.contains(lifecycle) {
             return None;
         }
@@ -125,6 +131,7 @@ impl SyncMatches {
             pending,
             jobs: Vec::new(),
             decided_leases: 0,
+            leased_bytes: 0,
             is_denied: false,
             key_reservations: Vec::new(),
         });
@@ -150,7 +157,7 @@ pub(crate) async fn match_pollers<S: Store>(
     let ReadyJobs { records, excluded_lifecycles } = newly_ready_jobs(decided, now);
     let (mut remaining_loads, mut denied_pollers) = (MAX_MATCH_LOADS, 0);
     for record in records.into_iter().take(max_leases) {
-        while let Some(index) = sync_matches.find_or_claim(shared, &record.lifecycle.name, &excluded_lifecycles) {
+        while let Some(index) = sync_matches.find_or_claim(shared, &record, &excluded_lifecycles) {
             let sync_match = &mut sync_matches.matches[index];
             let parked = &sync_match.pending.request;
             let outcome = match parked.reserve_key(shared, sync_match.decided_leases) {
@@ -170,6 +177,7 @@ pub(crate) async fn match_pollers<S: Store>(
             match outcome {
                 ExtraOutcome::Applied(answer) => {
                     sync_match.decided_leases += 1;
+                    sync_match.leased_bytes += job_response_bytes(&record);
                     sync_match.jobs.extend(leased_job(answer));
                     break;
                 }

@@ -47,6 +47,27 @@ pub struct Receipt {
 }
 
 impl Receipt {
+    /// The reply to a lease that was not applied: with the leases of its call before it, it exceeds the call's
+    /// [`max_group_bytes`](Submission::max_group_bytes).
+    pub(crate) fn over_limit(subject: RecordId) -> Self {
+        Self {
+            subject,
+            version: None,
+            token: None,
+            record: None,
+            spawned: Vec::new(),
+            existing: Vec::new(),
+            no_op: None,
+            stop_requested: false,
+            replayed: false,
+        }
+    }
+
+    /// Every receipt of an applied operation has a version.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.version.is_none()
+    }
+
     /// Returns whether this call changed something: it is neither a no-op nor a replayed reply.
     pub fn is_new(&self) -> bool {
         self.no_op.is_none() && !self.replayed
@@ -66,11 +87,15 @@ pub struct Submission {
     pub idempotency_key: Option<IdempotencyKey>,
     /// The caller's distributed trace.
     pub trace: Option<TraceContext>,
+    /// Leases only: estimated bytes of the jobs that the operations of one call may lease together. One job is leased
+    /// whatever its size.
+    pub max_group_bytes: Option<usize>,
 }
 
 impl Submission {
     pub fn new(actor: &Actor, call: Call) -> Self {
-        Self { actor: actor.clone(), call, payloads: Vec::new(), idempotency_key: None, trace: None }
+        let actor = actor.clone();
+        Self { actor, call, payloads: Vec::new(), idempotency_key: None, trace: None, max_group_bytes: None }
     }
 
     /// Adds the trace of the request.
@@ -106,6 +131,7 @@ pub(crate) struct QueuedOperation {
     pub(crate) payloads: Vec<PayloadBytes>,
     /// Operations of one group are decided in order.
     pub(crate) group: u64,
+    pub(crate) max_group_bytes: Option<usize>,
     pub(crate) key_reservation: Option<KeyReservation>,
     pub(crate) received_at: Instant,
     /// Whether it is among the first [`MAX_SPANS_PER_CALL`] of its call.
@@ -124,6 +150,7 @@ impl QueuedOperation {
             operation,
             payloads: Vec::new(),
             group,
+            max_group_bytes: None,
             key_reservation: None,
             received_at,
             has_span: true,
@@ -300,7 +327,7 @@ impl SubmissionQueue {
             receivers.push(receiver);
             let pending = PendingReply { sender, permit };
             if let Some((key_reservation, pending)) = self.admit(&submission, pending) {
-                let Submission { actor, call, payloads, trace, .. } = submission;
+                let Submission { actor, call, payloads, trace, max_group_bytes, .. } = submission;
                 let operation = Operation { seed, actor, call, check_answers: Vec::new(), trace };
                 let PendingReply { sender, permit } = pending;
                 let has_span = index < MAX_SPANS_PER_CALL;
@@ -308,6 +335,7 @@ impl SubmissionQueue {
                     operation,
                     payloads,
                     group,
+                    max_group_bytes,
                     key_reservation,
                     received_at,
                     has_span,

@@ -5,6 +5,7 @@ use onceward_core::diagnostic::{InputFile, InputFiles};
 use onceward_core::record::FencingToken;
 use onceward_core::time::Duration;
 use onceward_engine::{EngineConfig, EngineError, LeaseRequest, Submission};
+use onceward_store::PayloadBytes;
 use onceward_testkit::{user, worker};
 use serde_json::{Map, json};
 
@@ -119,6 +120,63 @@ fn executions_keep_the_error_of_each_attempt() {
             page.executions.iter().map(|one| one.aborted.as_ref().map(|abort| abort.message.to_string())).collect();
         let expected = ["the disk is full", "", "the lease expired"].map(|message| Some(message.to_owned()));
         assert_eq!(messages, expected, "{held:?}");
+    });
+}
+
+/// The others stay ready: for the next call, and for another poller.
+#[test]
+fn lease_stops_at_its_bytes_and_leases_one_job_of_any_size() {
+    on_each_store(config_without_polling(), async |engine, _| {
+        let bob = worker("bob");
+        let create = async |count: usize| {
+            let create = CreateRecord {
+                lifecycle: JOB_LIFECYCLE.into(),
+                id: None,
+                owner: None,
+                fields: json_object(json!({})),
+                payload: None,
+            };
+            for _ in 0..count {
+                engine.create_with_payload(&user("ann"), create.clone(), vec![b'x'; 30_000]).await.unwrap();
+            }
+        };
+        // A payload of 30,000 bytes has 40,000 as base64.
+        let wanted = LeaseRequest { max_jobs: 9, max_bytes: 100_000, ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") };
+        create(5).await;
+        for expected in [2, 2, 1, 0] {
+            assert_eq!(engine.lease(&bob, &wanted).await.unwrap().len(), expected);
+        }
+        create(2).await;
+        for expected in [1, 1, 0] {
+            let tiny = LeaseRequest { max_bytes: 1, ..wanted.clone() };
+            assert_eq!(engine.lease(&bob, &tiny).await.unwrap().len(), expected);
+        }
+        // Jobs of one batch for two parked pollers, whose wait ends only if they get jobs.
+        let poll = || {
+            let (engine, bob) = (engine.clone(), bob.clone());
+            let wanted = LeaseRequest { max_wait: TEST_TIMEOUT, ..wanted.clone() };
+            tokio::spawn(async move { engine.lease(&bob, &wanted).await.unwrap().len() })
+        };
+        let pollers = [poll(), poll()];
+        while engine.metrics().parked_pollers < 2 {
+            tokio::task::yield_now().await;
+        }
+        let payload = PayloadBytes::from_bytes(vec![b'x'; 30_000]);
+        let create = CreateRecord {
+            lifecycle: JOB_LIFECYCLE.into(),
+            id: None,
+            owner: None,
+            fields: json_object(json!({})),
+            payload: Some(payload.payload),
+        };
+        let one = Submission { payloads: vec![payload], ..Submission::new(&user("ann"), Call::Create(create)) };
+        engine.submit_all(vec![one; 3]).await.unwrap();
+        let mut leased = [0, 0];
+        for (jobs, poller) in leased.iter_mut().zip(pollers) {
+            *jobs = poller.await.unwrap();
+        }
+        leased.sort_unstable();
+        assert_eq!(leased, [1, 2]);
     });
 }
 

@@ -81,7 +81,7 @@ fn batch_reports_are_answered_individually() {
             { "execution": ids[3], "token": 1, "do": "heartbeat", "lease_ms": 60_000 },
             { "execution": ids[4], "token": 2, "do": "finish" },
             { "execution": ids[4], "token": 1, "do": "finish" },
-        ] });
+        ], "return": "record" });
         let response = server.post("/v1/executions/batch", &reports).json();
         let results = response["results"].as_array().unwrap();
         let states: Vec<_> = results.iter().map(|one| one["record"]["state"].as_str().unwrap_or("")).collect();
@@ -115,7 +115,7 @@ fn malformed_batch_item_is_refused_alone() {
         ] });
         let response = server.post("/v1/executions/batch", &reports).json();
         assert_eq!(codes(&response), ["", "invalid_input", "invalid_input", "invalid_input", ""], "{db:?} {response}");
-        assert_eq!(response["results"][4]["record"]["state"], "SUCCEEDED");
+        assert_eq!(response["results"][4]["state"], "SUCCEEDED");
         let job = server.create_job(&json!(3));
         let events = json!({ "events": [{ "record": 7, "event": "cancel" }, { "event": "cancel" }, { "record": job, "event": "cancel" }] });
         let fired = server.post("/v1/events/batch", &events).json();

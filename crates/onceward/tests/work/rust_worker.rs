@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward_worker::{
-    BatchItemResult, Client, Failure, Job, NewRecord, Report, ReportKind, RetryPolicy, StopReason, WorkerConfig,
+    BatchItemResult, BatchReturn, Client, Failure, Job, NewRecord, Report, ReportKind, RetryPolicy, StopReason,
+    WorkerConfig,
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -216,14 +217,17 @@ fn repeated_report_succeeds_and_late_report_is_refused() {
         let failed = Report::for_job(&leased[0], ReportKind::Fail(Failure::terminal("LATE", "late report")));
         let late = client.report(&failed).await.expect_err("already committed");
         assert_eq!(late.code(), Some("already_committed"), "{late}");
-        let results = client.report_batch(&[commit(0), commit(1), failed]).await.expect("three results");
-        assert!(
-            matches!(
-                &results[..],
-                [BatchItemResult::Succeeded(_), BatchItemResult::Succeeded(_), BatchItemResult::Refused(_)]
-            ),
-            "{results:?}"
-        );
+        for returns in [BatchReturn::Summary, BatchReturn::Record] {
+            let reports = [commit(0), commit(1), failed.clone()];
+            let results = client.report_batch(&reports, returns).await.expect("three results");
+            let [BatchItemResult::Succeeded(_), BatchItemResult::Succeeded(second), BatchItemResult::Refused(_)] =
+                &results[..]
+            else {
+                panic!("{results:?}");
+            };
+            let is_summary = returns == BatchReturn::Summary;
+            assert_eq!((second.id.is_some(), second.record.is_none()), (is_summary, is_summary), "{second:?}");
+        }
     });
 }
 

@@ -15,9 +15,12 @@ use utoipa_axum::routes;
 use super::records::submit_batch;
 use crate::app::AppState;
 use crate::caller::Caller;
+use crate::capacity::ResponseReservation;
 use crate::extract::{self, BatchItems, BoundedJson, JsonBody, PathParams};
 use crate::problem::{self, Problem};
-use crate::response::{RecordJson, json_ok, record_json};
+use crate::response::{
+    BatchResponse, RecordJson, RecordSummary, json_ok, record_json, record_summary, with_current_record,
+};
 use crate::telemetry;
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
@@ -123,20 +126,29 @@ fn batch_submission(event: wire::BatchEvent<EventInput>, actor: &Actor) -> Resul
     })
 }
 
-fn fire_batch_item(answer: &Result<Receipt, Problem>) -> wire::FireBatchItem<RecordJson<'_>> {
-    match answer {
-        Ok(answer) => {
-            let wire::FireResult { record, spawned } = fire_result(answer);
-            wire::FireBatchItem { record, spawned: Some(spawned), error: None }
-        }
-        Err(problem) => wire::FireBatchItem { record: None, spawned: None, error: Some(problem.body()) },
-    }
+type FireBatchItem<'a> = wire::FireBatchItem<RecordJson<'a>>;
+
+fn full_item(receipt: &Receipt) -> Option<FireBatchItem<'_>> {
+    let wire::FireResult { record, spawned } = fire_result(receipt);
+    let record = Some(record?);
+    Some(FireBatchItem { record, spawned: Some(spawned), id: None, state: None, version: None, error: None })
+}
+
+fn short_item(receipt: &Receipt) -> FireBatchItem<'static> {
+    let RecordSummary { id, state, version } = record_summary(receipt, receipt.record.as_deref());
+    FireBatchItem { id, state, version, record: None, spawned: None, error: None }
+}
+
+fn failed_item(problem: &Problem) -> FireBatchItem<'static> {
+    let error = Some(problem.body());
+    FireBatchItem { error, id: None, state: None, version: None, record: None, spawned: None }
 }
 
 /// Fire many events
 ///
 /// Applied in order. Each event succeeds or fails on its own. An event that needs an external check is decided
-/// after the check answers; later events do not wait for it.
+/// after the check answers; later events do not wait for it. With `"return": "record"`, the results have the whole
+/// records, as long as the response has space for them.
 #[utoipa::path(
     post, path = "/v1/events/batch", operation_id = "fire_events", tag = "records",
     request_body = wire::NewEventBatch,
@@ -145,9 +157,30 @@ fn fire_batch_item(answer: &Result<Receipt, Problem>) -> wire::FireBatchItem<Rec
 async fn fire_batch(
     State(app): State<AppState>,
     caller: Caller,
+    reservation: ResponseReservation,
     JsonBody(new): JsonBody<wire::NewEventBatch<BatchItems<wire::BatchEvent<EventInput>>>>,
 ) -> Result<Response, Problem> {
+    let wants_records = new.returns == wire::BatchReturn::Record;
+    if wants_records {
+        reservation.reserve_largest().await?;
+    }
     let submissions = new.events.0.into_iter().map(|event| batch_submission(event?, &caller.actor));
     let answers = submit_batch(&app, submissions.collect()).await?;
-    json_ok(&wire::FireBatchResult { results: answers.iter().map(fire_batch_item).collect() })
+    let mut response = BatchResponse::new(app.config().max_response_bytes);
+    for answer in answers {
+        let receipt = match answer {
+            Ok(receipt) => with_current_record(&app, &caller.actor, receipt).await,
+            Err(problem) => Err(problem),
+        };
+        match &receipt {
+            Ok(receipt) => {
+                let full = full_item(receipt).filter(|_| wants_records);
+                if !full.map(|item| response.try_push(&item)).transpose()?.unwrap_or(false) {
+                    response.push(&short_item(receipt))?;
+                }
+            }
+            Err(problem) => response.push(&failed_item(problem))?,
+        }
+    }
+    Ok(response.finish())
 }

@@ -18,9 +18,13 @@ use utoipa_axum::routes;
 use super::records::submit_batch;
 use crate::app::AppState;
 use crate::caller::Caller;
+use crate::capacity::ResponseReservation;
 use crate::extract::{BatchItems, BoundedJson, JsonBody, PathParams, StrictObject, decode_base64};
 use crate::problem::{self, Problem};
-use crate::response::{RecordJson, effect_json, execution_json, is_wrapped_base64, json_ok, record_json, wrap_base64};
+use crate::response::{
+    BatchResponse, RecordJson, RecordSummary, effect_json, execution_json, is_wrapped_base64, json_ok, record_json,
+    record_summary, wrap_base64,
+};
 use crate::telemetry;
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
@@ -128,6 +132,7 @@ impl ReportOutcome {
         actor: &Actor,
         execution_id: ExecutionId,
         mut receipt: Receipt,
+        wants_execution: bool,
     ) -> Result<Self, Problem> {
         if receipt.no_op.is_some() {
             // A repeated report changed nothing, and the lease may be over. Show the record only if the caller may
@@ -136,7 +141,8 @@ impl ReportOutcome {
         }
         let newest = receipt.record.as_ref().and_then(|record| record.execution.as_ref());
         let is_newest = newest.is_some_and(|execution| execution.token == execution_id.token);
-        let older = if is_newest { None } else { app.engine().execution(actor, execution_id).await? };
+        let needs_older = wants_execution && !is_newest;
+        let older = if needs_older { app.engine().execution(actor, execution_id).await? } else { None };
         Ok(Self { execution_id, receipt, earlier_execution: older })
     }
 
@@ -178,7 +184,7 @@ async fn report(
     let report = parse_report_kind(report)?;
     let submission = report_submission(new, &caller.actor, execution_id, report)?;
     match app.engine().submit(submission).await {
-        Ok(answer) => json_ok(&ReportOutcome::load(&app, &caller.actor, execution_id, answer).await?.to_json()),
+        Ok(answer) => json_ok(&ReportOutcome::load(&app, &caller.actor, execution_id, answer, true).await?.to_json()),
         Err(error) => Err(with_winning_effect(&app, &caller.actor, execution_id.record, error.into()).await),
     }
 }
@@ -198,21 +204,28 @@ async fn with_winning_effect(app: &AppState, actor: &Actor, record: RecordId, pr
     }
 }
 
-fn report_batch_item(outcome: &Result<ReportOutcome, Problem>) -> wire::ReportBatchItem<RecordJson<'_>> {
-    match outcome {
-        Ok(known) => {
-            let wire::ReportResult { execution, record, stop } = known.to_json();
-            wire::ReportBatchItem { execution, record, stop: Some(stop), error: None }
-        }
-        Err(problem) => {
-            wire::ReportBatchItem { execution: None, record: None, stop: None, error: Some(problem.body()) }
-        }
-    }
+type ReportBatchItem<'a> = wire::ReportBatchItem<RecordJson<'a>>;
+
+fn full_item(outcome: &ReportOutcome) -> ReportBatchItem<'_> {
+    let wire::ReportResult { execution, record, stop } = outcome.to_json();
+    ReportBatchItem { execution, record, stop: Some(stop), id: None, state: None, version: None, error: None }
+}
+
+fn short_item(receipt: &Receipt) -> ReportBatchItem<'static> {
+    let RecordSummary { id, state, version } = record_summary(receipt, receipt.record.as_deref());
+    let stop = receipt.stop_requested.then_some(true);
+    ReportBatchItem { id, state, version, stop, execution: None, record: None, error: None }
+}
+
+fn failed_item(problem: &Problem) -> ReportBatchItem<'static> {
+    let error = Some(problem.body());
+    ReportBatchItem { error, id: None, state: None, version: None, execution: None, record: None, stop: None }
 }
 
 /// Report on many executions
 ///
-/// Applied in order. Each report succeeds or fails on its own.
+/// Applied in order. Each report succeeds or fails on its own. With `"return": "record"`, the results have the
+/// executions and the whole records, as long as the response has space for them.
 #[utoipa::path(
     post, path = "/v1/executions/batch", operation_id = "report_executions", tag = "work",
     request_body = wire::NewReportBatch,
@@ -221,8 +234,13 @@ fn report_batch_item(outcome: &Result<ReportOutcome, Problem>) -> wire::ReportBa
 async fn report_batch(
     State(app): State<AppState>,
     caller: Caller,
+    reservation: ResponseReservation,
     JsonBody(new): JsonBody<wire::NewReportBatch<BatchItems<NewReport>>>,
 ) -> Result<Response, Problem> {
+    let wants_records = new.returns == wire::BatchReturn::Record;
+    if wants_records {
+        reservation.reserve_largest().await?;
+    }
     // An invalid report fails at its position and does not affect the others.
     let (mut execution_ids, mut submissions) = (Vec::new(), Vec::new());
     for report in new.reports.0 {
@@ -231,16 +249,24 @@ async fn report_batch(
         submissions.push(read.and_then(|(report, (at, what))| report_submission(report, &caller.actor, at, what)));
     }
     let answers = submit_batch(&app, submissions).await?;
-    let mut outcomes = Vec::with_capacity(answers.len());
+    let mut response = BatchResponse::new(app.config().max_response_bytes);
     for (at, answer) in execution_ids.into_iter().zip(answers) {
-        outcomes.push(match (at, answer) {
-            (Some(at), Ok(answer)) => ReportOutcome::load(&app, &caller.actor, at, answer).await,
+        let outcome = match (at, answer) {
+            (Some(at), Ok(receipt)) => ReportOutcome::load(&app, &caller.actor, at, receipt, wants_records).await,
             // Without the winning effect's content: a small request could otherwise ask for it a thousand times.
             (_, Err(problem)) => Err(problem),
             (None, Ok(_)) => Err(missing_batch_target()),
-        });
+        };
+        match &outcome {
+            Ok(outcome) => {
+                if !(wants_records && response.try_push(&full_item(outcome))?) {
+                    response.push(&short_item(&outcome.receipt))?;
+                }
+            }
+            Err(problem) => response.push(&failed_item(problem))?,
+        }
     }
-    json_ok(&wire::ReportBatchResult { results: outcomes.iter().map(report_batch_item).collect() })
+    Ok(response.finish())
 }
 
 /// Get an execution

@@ -8,9 +8,10 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onceward_api_types as wire;
+use onceward_core::decide::Call;
 use onceward_core::execution_id::ExecutionId;
 use onceward_core::time::{Duration as Length, Time};
-use onceward_engine::{EngineError, KeepWaiting, LeaseRequest, LeasedJob, execution_trace};
+use onceward_engine::{EngineError, KeepWaiting, LeaseRequest, LeasedJob, Submission, execution_trace};
 use onceward_store::Store as _;
 use serde_json::value::RawValue;
 use utoipa_axum::router::OpenApiRouter;
@@ -18,6 +19,7 @@ use utoipa_axum::routes;
 
 use crate::app::AppState;
 use crate::caller::Caller;
+use crate::capacity::{ResponseReservation, exhausted};
 use crate::extract::{self, IDEMPOTENCY_KEY, JsonBody};
 use crate::known_names;
 use crate::problem::{self, Problem};
@@ -32,9 +34,6 @@ const MAX_WORKER_NAME_CHARS: usize = 1_000;
 
 /// Bounds the queries of one lease call.
 const MAX_LEASE_LIFECYCLES: usize = 100;
-
-/// Total size of payloads in one response. Workers download the others, like large ones.
-const MAX_INLINE_RESPONSE_BYTES: u64 = 16 << 20;
 
 /// One day.
 const MAX_LEASE_MS: u64 = 86_400_000;
@@ -72,6 +71,7 @@ fn lease_request(
         lease_duration: lease,
         start: body.start.unwrap_or(false),
         max_wait: wait,
+        max_bytes: app.config().max_response_bytes,
         replay_only: body.again.unwrap_or(false),
         idempotency_key: idempotency_key.map(Into::into),
     })
@@ -107,7 +107,8 @@ fn lease_json<'a>(
 ///
 /// Returns the jobs that have been ready longest; each step of priority counts as one more minute of waiting. If no job
 /// is ready, waits up to `wait_ms` for one and otherwise returns an empty list. A repeated call with the same
-/// `Idempotency-Key` returns the same jobs.
+/// `Idempotency-Key` returns the same jobs. Leases no more jobs than the response can hold; a job that is larger than
+/// that is leased alone.
 #[utoipa::path(
     post, path = "/v1/leases", operation_id = "lease_jobs", tag = "work",
     params(("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "Makes the call safe to repeat: a repeated call returns the same jobs")),
@@ -120,6 +121,7 @@ fn lease_json<'a>(
 async fn lease(
     State(app): State<AppState>,
     caller: Caller,
+    reservation: ResponseReservation,
     headers: HeaderMap,
     JsonBody(new): JsonBody<wire::LeaseBody>,
 ) -> Result<Response, Problem> {
@@ -149,11 +151,25 @@ async fn lease(
     if leased.is_empty() && !app.engine().api_keys().is_still_valid(&caller.identity) {
         return Err(EngineError::Unauthorized.into());
     }
+    // Without waiting: a lease that waits for its response wastes its time.
+    if !reservation.try_resize(leased.iter().map(LeasedJob::response_bytes).sum()) {
+        yield_all(&app, &caller, &leased).await;
+        return Err(exhausted());
+    }
     let payloads = load_inline_payloads(&app, &leased).await?;
     let (is_exporting, now) = (app.telemetry().is_exporting(), app.engine().store().now().await?);
     let leases =
         leased.iter().zip(&payloads).map(|(leased, content)| lease_json(leased, content.as_deref(), now, is_exporting));
     json_ok(&wire::LeasedJobs { executions: leases.collect() })
+}
+
+/// Returns the jobs whose response cannot be sent, so that they need not wait for the end of their leases.
+async fn yield_all(app: &AppState, caller: &Caller, leased: &[LeasedJob]) {
+    let call = |job: &LeasedJob| Call::Yield { record: job.record.id, token: job.token };
+    let yields = leased.iter().map(|job| Submission::new(&caller.actor, call(job))).collect();
+    if let Err(error) = app.engine().submit_all(yields).await {
+        tracing::warn!(code = error.code(), jobs = leased.len(), "jobs of an unsent response were not yielded");
+    }
 }
 
 /// Returns an error for unknown lifecycles and those without work, so that a worker does not wait for a typo.
@@ -181,11 +197,11 @@ async fn require_work_lifecycles(app: &AppState, request: &LeaseRequest) -> Resu
 /// Loads the payloads that the response contains.
 async fn load_inline_payloads(app: &AppState, leased: &[LeasedJob]) -> Result<Vec<Option<Arc<[u8]>>>, Problem> {
     let max_payload_bytes = app.config().max_inline_payload_bytes;
-    let mut remaining_bytes = MAX_INLINE_RESPONSE_BYTES;
+    let records_bytes: usize = leased.iter().map(LeasedJob::record_bytes).sum();
+    let mut remaining_bytes = app.config().max_response_bytes.saturating_sub(records_bytes);
     let mut inline = |leased: &LeasedJob| {
-        let payload =
-            leased.record.payload.filter(|payload| payload.bytes <= max_payload_bytes.min(remaining_bytes))?;
-        remaining_bytes -= payload.bytes;
+        let payload = leased.record.payload.filter(|payload| payload.bytes <= max_payload_bytes)?;
+        remaining_bytes = remaining_bytes.checked_sub(leased.inline_payload_bytes())?;
         Some(payload.sha256)
     };
     let inline: Vec<Option<[u8; 32]>> = leased.iter().map(&mut inline).collect();

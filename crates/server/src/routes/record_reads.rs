@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 
 use crate::app::AppState;
 use crate::caller::Caller;
+use crate::capacity::ResponseReservation;
 use crate::extract::{self, PathParams, QueryParams};
 use crate::known_names;
 use crate::problem::Problem;
@@ -60,6 +61,7 @@ pub(crate) struct RecordsParams {
 async fn list(
     State(app): State<AppState>,
     caller: Caller,
+    reservation: ResponseReservation,
     QueryParams(params): QueryParams<RecordsParams>,
 ) -> Result<Response, Problem> {
     known_names::require_known(&app, params.lifecycle.as_deref(), params.state.as_deref()).await?;
@@ -71,6 +73,7 @@ async fn list(
         limit: extract::validate_limit(params.limit)?,
         ..ListQuery::default()
     };
+    reservation.reserve_largest().await?;
     let page = app.engine().list(&caller.actor, &query).await?;
     let records = page.records.iter().map(|record| record_json(record)).collect();
     json_ok(&wire::RecordPage { records, next: page.next.map(|next| next.to_string()) })
@@ -127,10 +130,12 @@ async fn history(
     State(app): State<AppState>,
     caller: Caller,
     PathParams(id): PathParams<RecordId>,
+    reservation: ResponseReservation,
     QueryParams(paging): QueryParams<PageParams>,
 ) -> Result<Response, Problem> {
     let (limit, after) =
         (extract::validate_limit(paging.limit)?, extract::parse_cursor(paging.cursor.as_deref())?.unwrap_or(0));
+    reservation.reserve_largest().await?;
     let page = app.engine().history(&caller.actor, id, after, limit).await?.ok_or_else(Problem::not_found)?;
     let include_transfers = reads_everything(&caller.actor);
     let entries =
@@ -175,10 +180,16 @@ async fn payload(
     State(app): State<AppState>,
     caller: Caller,
     PathParams(id): PathParams<RecordId>,
+    reservation: ResponseReservation,
 ) -> Result<Response, Problem> {
     let not_found =
         || Problem::new(404, "not_found", "the record has no payload, does not exist, or the caller may not read it");
-    let reader = app.engine().payload_reader(&caller.actor, id).await?.ok_or_else(not_found)?;
+    let payload = app.engine().readable_payload(&caller.actor, id).await?.ok_or_else(not_found)?;
+    // The database returns a payload as a whole.
+    reservation.reserve(usize::try_from(payload.bytes).unwrap_or(usize::MAX)).await?;
+    let reader = app.engine().open_payload(payload).await?.ok_or_else(not_found)?;
+    // Object storage returns it in chunks.
+    reservation.try_resize(reader.max_buffered_bytes());
     bytes_response(reader, None).await
 }
 

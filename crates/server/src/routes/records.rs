@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use onceward_api_types as wire;
 use onceward_core::decide::{Call, CreateRecord};
-use onceward_core::record::Actor;
+use onceward_core::record::{Actor, Record};
 use onceward_core::value::RecordId;
 use onceward_engine::{EngineError, Receipt, Submission};
 use serde_json::{Map, Value as Json};
@@ -14,10 +14,13 @@ use utoipa_axum::routes;
 
 use crate::app::AppState;
 use crate::caller::Caller;
+use crate::capacity::ResponseReservation;
 use crate::extract::{self, BatchItems, BoundedJson, IDEMPOTENCY_KEY, JsonBody, PathParams};
 use crate::known_names;
 use crate::problem::{self, Problem};
-use crate::response::{RecordJson, json_ok, record_json, record_response};
+use crate::response::{
+    BatchResponse, RecordJson, RecordSummary, record_json, record_response, record_summary, with_current_record,
+};
 use crate::telemetry;
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
@@ -82,20 +85,27 @@ async fn create(
     }
 }
 
-fn create_batch_item(answer: &Result<Receipt, Problem>) -> wire::CreateBatchItem<RecordJson<'_>> {
-    match answer {
-        Ok(answer) => wire::CreateBatchItem {
-            record: answer.record.as_deref().map(record_json),
-            created: Some(answer.is_new()),
-            error: None,
-        },
-        Err(problem) => wire::CreateBatchItem { record: None, created: None, error: Some(problem.body()) },
-    }
+type CreateBatchItem<'a> = wire::CreateBatchItem<RecordJson<'a>>;
+
+fn full_item<'a>(receipt: &Receipt, record: &'a Record) -> CreateBatchItem<'a> {
+    let (record, created) = (Some(record_json(record)), Some(receipt.is_new()));
+    CreateBatchItem { record, created, id: None, state: None, version: None, error: None }
+}
+
+fn short_item(receipt: &Receipt, record: &Record) -> CreateBatchItem<'static> {
+    let RecordSummary { id, state, version } = record_summary(receipt, Some(record));
+    CreateBatchItem { id, state, version, created: Some(receipt.is_new()), record: None, error: None }
+}
+
+fn failed_item(problem: &Problem) -> CreateBatchItem<'static> {
+    let error = Some(problem.body());
+    CreateBatchItem { error, id: None, state: None, version: None, record: None, created: None }
 }
 
 /// Create many records
 ///
-/// In one transaction. Each record is created or refused on its own, with its own `key`.
+/// In one transaction. Each record is created or refused on its own, with its own `key`. If the response has no more
+/// space, the results have ids, states and versions instead of records.
 #[utoipa::path(
     post, path = "/v1/lifecycles/{name}/records/batch", operation_id = "create_records", tag = "records",
     params(("name" = String, Path, description = "Name of the lifecycle")),
@@ -106,16 +116,29 @@ async fn create_batch(
     State(app): State<AppState>,
     caller: Caller,
     PathParams(lifecycle): PathParams<String>,
+    reservation: ResponseReservation,
     JsonBody(new): JsonBody<wire::NewRecordBatch<BatchItems<NewRecord>>>,
 ) -> Result<Response, Problem> {
+    reservation.reserve_largest().await?;
     let submissions = new.records.0.into_iter().map(|new| create_submission(new?, &caller.actor, &lifecycle));
     let answers = submit_batch(&app, submissions.collect()).await?;
-    let answers = answers.into_iter().map(|answer| match answer {
-        Ok(answer) if answer.record.is_none() => Err(Problem::gone(answer.subject)),
-        other => other,
-    });
-    let answers: Vec<_> = answers.collect();
-    json_ok(&wire::CreateBatchResult { results: answers.iter().map(create_batch_item).collect() })
+    let mut response = BatchResponse::new(app.config().max_response_bytes);
+    for answer in answers {
+        let receipt = match answer {
+            Ok(receipt) => with_current_record(&app, &caller.actor, receipt).await,
+            Err(problem) => Err(problem),
+        };
+        match receipt.as_ref().map(|receipt| (receipt, receipt.record.as_deref())) {
+            Ok((receipt, Some(record))) => {
+                if !response.try_push(&full_item(receipt, record))? {
+                    response.push(&short_item(receipt, record))?;
+                }
+            }
+            Ok((receipt, None)) => response.push(&failed_item(&Problem::gone(receipt.subject)))?,
+            Err(problem) => response.push(&failed_item(problem))?,
+        }
+    }
+    Ok(response.finish())
 }
 
 /// Submits the valid submissions and returns all results in their order.

@@ -258,6 +258,12 @@ const HTTP_LONG_POLLS: MetricDefinition =
 const HTTP_STREAMS: MetricDefinition = define_metric("onceward_http_streams", Gauge, &[], "Open log streams.");
 const HTTP_BODY_BYTES: MetricDefinition =
     define_metric("onceward_http_body_bytes", Gauge, &[], "Bytes of JSON bodies of unanswered requests.");
+const HTTP_RESPONSE_BYTES: MetricDefinition = define_metric(
+    "onceward_http_response_bytes",
+    Gauge,
+    &[],
+    "Bytes of responses that clients have not read yet, or that are reserved for calls in progress.",
+);
 const TRACE_SPANS: MetricDefinition = define_metric(
     "onceward_trace_spans_total",
     Counter,
@@ -381,6 +387,7 @@ fn write_server_metrics(page: &mut MetricsWriter, app: &AppState, telemetry: &Te
         (&HTTP_LONG_POLLS, usage.long_polls),
         (&HTTP_STREAMS, usage.streams),
         (&HTTP_BODY_BYTES, usage.body_bytes),
+        (&HTTP_RESPONSE_BYTES, usage.response_bytes),
     ];
     for (metric, count) in counts {
         page.begin_metric(metric).write_sample(&[], count);

@@ -52,7 +52,7 @@ pub struct Job {
 /// The effect is committed.
 #[derive(Clone, Debug)]
 pub struct CommitResult {
-    /// The record after the commit, if the caller may see it.
+    /// The record after the commit, if the caller may see it and the response had space for it.
     pub record: Option<Record>,
 }
 

@@ -21,6 +21,7 @@ from .retry_policy import RetryPolicy
 from .stream import LogStream
 from .types import (
     JSON,
+    BatchResult,
     Effect,
     Execution,
     FireResult,
@@ -36,6 +37,7 @@ from .worker import Worker
 __all__ = [
     "JSON",
     "AlreadyCommittedError",
+    "BatchResult",
     "Client",
     "Effect",
     "EventRequest",

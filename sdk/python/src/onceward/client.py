@@ -16,7 +16,7 @@ from .requests import EventRequest, NewRecord, Report, new_idempotency_key, omit
 from .retry_policy import RetryPolicy, RetryTimer, is_problem_retryable
 from .stream import LogStream
 from .transport import Response, Transport, to_json
-from .types import Effect, Execution, FireResult, LeasedJob, LogEntry, Problem, Record, RecordPage, ReportResult
+from .types import BatchResult, Effect, Execution, FireResult, LeasedJob, LogEntry, Problem, Record, RecordPage, ReportResult
 
 DEFAULT_URL = "http://127.0.0.1:7171"
 
@@ -79,13 +79,17 @@ class Client:
         return Record.from_json(self._post(path, new.to_body(), {"Idempotency-Key": new.idempotency_key}))
 
     def create_batch(self, lifecycle: str, records: Sequence[NewRecord]) -> list[Record | Problem]:
-        """Creates many records. Each succeeds or fails on its own; the results have the order of `records`."""
+        """Creates many records. Each succeeds or fails on its own; the results have the order of `records`. Reads the records that the
+        response has no space for."""
         bodies = [new.to_body() | {"key": new.idempotency_key} for new in records]
         path = f"/v1/lifecycles/{_path_segment(lifecycle)}/records/batch"
-        return [
-            result if isinstance(result, Problem) else Record.from_json(result["record"])
-            for result in self._post_batches(path, "records", bodies)
-        ]
+        results: builtins.list[Record | Problem] = []
+        for result in self._post_batches(path, "records", bodies):
+            if isinstance(result, Problem):
+                results.append(result)
+            else:
+                results.append(Record.from_json(result["record"]) if "record" in result else self.get(result["id"]))
+        return results
 
     def fire(
         self,
@@ -104,12 +108,13 @@ class Client:
         path = f"/v1/records/{_path_segment(record)}/events/{_path_segment(event)}"
         return FireResult.from_json(self._post(path, omit_none(input=input, token=token), headers))
 
-    def fire_batch(self, events: Sequence[EventRequest]) -> list[FireResult | Problem]:
-        """Fires many events. Each succeeds or fails on its own."""
+    def fire_batch(self, events: Sequence[EventRequest], *, return_records: bool = False) -> list[BatchResult | Problem]:
+        """Fires many events. Each succeeds or fails on its own. With `return_records`, the results have the whole records, as long as
+        the response has space for them."""
         bodies = [event.to_body() for event in events]
         return [
-            result if isinstance(result, Problem) else FireResult.from_json(result)
-            for result in self._post_batches("/v1/events/batch", "events", bodies)
+            result if isinstance(result, Problem) else BatchResult.from_json(result)
+            for result in self._post_batches("/v1/events/batch", "events", bodies, return_records)
         ]
 
     # Queries
@@ -278,22 +283,25 @@ class Client:
         response = self._transport.send("POST", path, report.to_body(), headers, timeout=timeout)
         return ReportResult.from_json(response.json())
 
-    def report_batch(self, reports: Sequence[Report]) -> builtins.list[ReportResult | Problem]:
-        """Sends many reports. Each succeeds or fails on its own."""
+    def report_batch(
+        self, reports: Sequence[Report], *, return_records: bool = False
+    ) -> builtins.list[BatchResult | Problem]:
+        """Sends many reports. Each succeeds or fails on its own. With `return_records`, the results have the executions and the whole
+        records, as long as the response has space for them."""
         bodies = [report.to_batch_item() for report in reports]
         return [
-            result if isinstance(result, Problem) else ReportResult.from_json(result)
-            for result in self._post_batches("/v1/executions/batch", "reports", bodies)
+            result if isinstance(result, Problem) else BatchResult.from_json(result)
+            for result in self._post_batches("/v1/executions/batch", "reports", bodies, return_records)
         ]
 
     def report_batch_once(
         self, reports: Sequence[Report], *, response_timeout: float
-    ) -> builtins.list[ReportResult | Problem]:
+    ) -> builtins.list[BatchResult | Problem]:
         """Like `report_batch`, in one request and without retries."""
         bodies = [report.to_batch_item() for report in reports]
         response = self._transport.send("POST", "/v1/executions/batch", {"reports": bodies}, timeout=response_timeout)
         results = [_parse_batch_item(item) for item in response.json()["results"]]
-        return [result if isinstance(result, Problem) else ReportResult.from_json(result) for result in results]
+        return [result if isinstance(result, Problem) else BatchResult.from_json(result) for result in results]
 
     # Requests with retries
 
@@ -324,26 +332,31 @@ class Client:
             if cursor is None:
                 return
 
-    def _post_batches(self, path: str, member: str, bodies: Sequence[dict[str, Any]]) -> Iterator[Any]:
+    def _post_batches(
+        self, path: str, member: str, bodies: Sequence[dict[str, Any]], return_records: bool = False
+    ) -> Iterator[Any]:
         batch: builtins.list[str] = []
         batch_chars = 0
         for body in bodies:
             text = to_json(body)
             if batch and (len(batch) == MAX_BATCH_ITEMS or batch_chars + len(text) > MAX_BATCH_CHARS):
-                yield from self._post_batch(path, member, batch)
+                yield from self._post_batch(path, member, batch, return_records)
                 batch, batch_chars = [], 0
             batch.append(text)
             batch_chars += len(text)
         if batch:
-            yield from self._post_batch(path, member, batch)
+            yield from self._post_batch(path, member, batch, return_records)
 
-    def _post_batch(self, path: str, member: str, bodies: Sequence[str]) -> builtins.list[Any]:
+    def _post_batch(
+        self, path: str, member: str, bodies: Sequence[str], return_records: bool
+    ) -> builtins.list[Any]:
         """Sends one batch and retries those of its items that failed temporarily."""
         results: builtins.list[Any] = [None] * len(bodies)
         pending = list(range(len(bodies)))
         retry_timer = RetryTimer(self.retry_policy)
         while True:
-            text = f'{{"{member}":[{",".join(bodies[index] for index in pending)}]}}'
+            options = ',"return":"record"' if return_records else ""
+            text = f'{{"{member}":[{",".join(bodies[index] for index in pending)}]{options}}}'
             items = self._post(path, text, {})["results"]
             for index, item in zip(pending, items, strict=True):
                 results[index] = _parse_batch_item(item)

@@ -13,7 +13,7 @@ from .errors import OncewardError, RefusedError
 from .job import Job
 from .requests import Report
 from .retry_policy import Backoff, is_problem_final
-from .types import Problem, ReportResult
+from .types import BatchResult, Problem, ReportResult
 
 #: One heartbeat per third of a lease leaves time for two retries.
 HEARTBEATS_PER_LEASE = 3
@@ -126,7 +126,7 @@ class HeartbeatThread:
 
     def _request(
         self, due: Sequence[_HeartbeatSchedule], timeout: float
-    ) -> tuple[Sequence[ReportResult | Problem | None], float | None]:
+    ) -> tuple[Sequence[ReportResult | BatchResult | Problem | None], float | None]:
         """Returns the result of each heartbeat, None without an answer, and the delay that the server asked for if it refused the whole
         request."""
         reports = [Report.heartbeat(schedule.job.execution, schedule.job.token, self._lease) for schedule in due]
@@ -140,11 +140,11 @@ class HeartbeatThread:
             return [None] * len(reports), None
 
     def _handle_result(
-        self, schedule: _HeartbeatSchedule, result: ReportResult | Problem | None, sent_at: float
+        self, schedule: _HeartbeatSchedule, result: ReportResult | BatchResult | Problem | None, sent_at: float
     ) -> bool:
         """Returns False if the heartbeat must be retried."""
         job = schedule.job
-        if isinstance(result, ReportResult):
+        if isinstance(result, (ReportResult, BatchResult)):
             job.extend_lease(sent_at)
             schedule.has_failed = False
             schedule.due_at = sent_at + schedule.interval

@@ -219,6 +219,39 @@ class FireResult:
 
 
 @dataclass(frozen=True)
+class BatchResult:
+    """The result of one event or report of a batch."""
+
+    #: The record's id.
+    id: str
+    #: The record's state and version. None if the caller can no longer see the record.
+    state: str | None
+    version: int | None
+    #: With a heartbeat: whether the worker must stop the job.
+    stop: bool
+    #: Only if records were requested and the response had space for this one.
+    record: Record | None
+    #: Beside `record`: the execution that was reported on.
+    execution: Execution | None
+    #: Beside `record`: the ids of the records that the event created.
+    spawned: tuple[str, ...]
+
+    @staticmethod
+    def from_json(body: JsonObject) -> BatchResult:
+        record, execution = body.get("record"), body.get("execution")
+        summary = body if record is None else record
+        return BatchResult(
+            id=summary.get("id") or execution["record"],
+            state=summary.get("state"),
+            version=summary.get("version"),
+            stop=bool(body.get("stop", False)),
+            record=None if record is None else Record.from_json(record),
+            execution=None if execution is None else Execution.from_json(execution),
+            spawned=tuple(body.get("spawned") or ()),
+        )
+
+
+@dataclass(frozen=True)
 class Effect:
     """The committed effect of a job."""
 
