@@ -187,7 +187,7 @@ fn accounts_and_workers_commands_print_tables() {
             std::process::Command::new(BINARY).args(words).args(["--server", &url]).output().expect("the binary runs");
         (done.status.code(), String::from_utf8_lossy(&done.stdout).into_owned())
     };
-    assert_eq!(run(&["accounts", "coin:nobody"]).0, Some(1));
+    assert_eq!(run(&["accounts", "coin:none"]).0, Some(1));
     let id = create_record(&server, "suite.box", &json!({}));
     let body = json!({ "input": { "amount": 50 } });
     assert_eq!(server.post(&format!("/v1/records/{id}/events/earn"), &body).status, 200);
