@@ -62,6 +62,7 @@ const BATCH_NOTE_BYTES: usize = 100_000;
 
 const MB: usize = 1 << 20;
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write the test inline")]
 fn with_big_jobs(config: ServerConfig, test: impl AsyncFn(&TestServer)) {
     with_sqlite_server(config, Vec::new(), async |server| {
         let mut files = lifecycle_files();
