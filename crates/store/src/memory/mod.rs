@@ -187,7 +187,7 @@ impl Store for MemoryStore {
         secrets: &WebhookSecrets,
     ) -> Result<bool, StoreError> {
         let mut state = self.lock_state();
-        if state.webhook_secrets.get(owner).map(|stored| stored.current) != expected {
+        if state.webhook_secrets.get(owner).is_some_and(|stored| Some(stored.current) != expected) {
             return Ok(false);
         }
         state.webhook_secrets.insert(owner.to_owned(), secrets.clone());
