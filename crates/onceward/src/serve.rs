@@ -3,8 +3,7 @@
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +16,8 @@ use onceward_engine::{
 };
 use onceward_server::{ServerConfig, Telemetry};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::database::DatabaseUrl;
 use crate::database_args::{DatabaseArg, DatabaseKind};
@@ -29,14 +26,20 @@ use crate::object_storage::ObjectStorageArgs;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 use crate::prune::parse_duration_or_days;
 use crate::retention::RetentionArgs;
-use crate::sighup::hangup_signal;
-use crate::system_routes::all_system_routes;
 use banner::Banner;
 
 mod banner;
 mod image;
 mod lifecycles;
+mod listener;
+mod shutdown;
+mod started_server;
+mod temp_storage;
 mod traces;
+
+use shutdown::ShutdownSignals;
+use started_server::StartedServer;
+use temp_storage::TempStorage;
 
 /// Deliveries that may wait for a slow receiver at the same time.
 const MAX_CONCURRENT_DELIVERIES: usize = 16;
@@ -54,8 +57,8 @@ const MAX_RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 /// (`onceward key create`), every request needs one. See docs/auth.md.
 ///
 /// Exit codes: 0 drained after a signal; 1 a lifecycle file has errors, another process has the database open, the database has another
-/// schema version, the address is public but there are no API keys, the drain timed out, or a second signal came; 2 the server cannot
-/// start: the address is in use, or the database or the object storage cannot be opened.
+/// schema version, the address is public but there are no API keys, the drain timed out, a second signal came, or a task of the engine ended
+/// because of a bug; 2 the server cannot start: the address is in use, or the database or the object storage cannot be opened.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  onceward serve\n  onceward serve --keep 90d --keep shop.order=forever\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080 --objects s3://payloads/app"
@@ -86,6 +89,9 @@ pub(crate) struct ServeArgs {
     /// Maximum share of the streams, of the long polls and of the memory for responses that one API key may use, in percent
     #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     key_share: u8,
+    /// Maximum share of the connections that one address may use, in percent; 100 for a server behind a load balancer
+    #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+    address_share: u8,
     /// Host name, address or network (such as 10.0.0.0/8) to which deliveries may be sent although it is not public, also over http.
     /// All other deliveries need https and a public address. Repeatable
     #[arg(long, value_name = "HOST_OR_CIDR")]
@@ -178,7 +184,14 @@ impl ServeArgs {
         else {
             return Ok(CommandStatus::Failure);
         };
-        let result = self.runtime()?.block_on(self.serve(&startup_lifecycles, checks, image, retention));
+        let engine_runtime = self.engine_runtime()?;
+        let started = engine_runtime.block_on(self.start(&startup_lifecycles, checks, image, retention));
+        let result = started.and_then(|server| match server {
+            // The listener, health checks, signals and the drain have a runtime of their own on this thread, so that a
+            // save that blocks the engine's runtime delays none of them (decision 0020).
+            Some(server) => Builder::new_current_thread().enable_all().build()?.block_on(server.run()),
+            None => Ok(CommandStatus::Failure),
+        });
         match result {
             Err(error) => match error.downcast_ref() {
                 Some(StoreError::Locked { .. } | StoreError::SchemaTooNew { .. } | StoreError::SchemaTooOld { .. }) => {
@@ -191,8 +204,8 @@ impl ServeArgs {
         }
     }
 
-    fn runtime(&self) -> std::io::Result<Runtime> {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
+    fn engine_runtime(&self) -> std::io::Result<Runtime> {
+        let mut builder = Builder::new_multi_thread();
         let is_sqlite = !matches!(*self.db, ServeDatabase::Persistent(DatabaseUrl::Postgres(_)));
         // Tokio itself reads this variable, which takes precedence.
         if is_sqlite && std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
@@ -238,19 +251,18 @@ impl ServeArgs {
         )
     }
 
-    /// Runs the server until it has drained. Returns failure if the database rejects the lifecycles, after printing
-    /// why.
-    async fn serve(
+    /// Opens the database and starts the engine. Returns `None` if the server must not start, after printing why.
+    async fn start(
         &self,
         startup_lifecycles: &lifecycles::StartupLifecycles,
         checks: CheckRegistry,
         image_setup: image::ImageSetup,
         retention: RetentionPolicy,
-    ) -> Result<CommandStatus> {
+    ) -> Result<Option<StartedServer<impl Future<Output = ()> + use<>>>> {
         // Register before the database is opened, so that a signal during the opening is not lost.
-        let hangup = hangup_signal()?;
-        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let signals = ShutdownSignals::register()?;
         let listener = TcpListener::bind(self.listen).await.map_err(|error| self.listen_error(error))?;
+        listener::set_keepalive(&listener)?;
         // Check access to the object storage before the database is opened, so that an error appears at once.
         let named_storage = self.objects.open().await?;
         if let Some(objects) = &named_storage {
@@ -260,7 +272,7 @@ impl ServeArgs {
         // A new database has no API keys. Checking this first avoids creating the file.
         if is_public && self.is_new_database() {
             print_stderr(&self.missing_keys_message());
-            return Ok(CommandStatus::Failure);
+            return Ok(None);
         }
         let transport = HttpTransport::new(HttpTransportConfig {
             allowed_targets: self.allow_delivery_to.iter().cloned().collect(),
@@ -288,11 +300,11 @@ impl ServeArgs {
         if !requires_key && is_public {
             print_stderr(&self.missing_keys_message());
             engine.close().await;
-            return Ok(CommandStatus::Failure);
+            return Ok(None);
         }
         if !startup_lifecycles.put_lifecycles(&engine).await? {
             engine.close().await;
-            return Ok(CommandStatus::Failure);
+            return Ok(None);
         }
         engine.start_deliveries(transport, MAX_CONCURRENT_DELIVERIES);
         if startup_lifecycles.names.iter().any(|name| name == "image.job") {
@@ -308,29 +320,11 @@ impl ServeArgs {
             requires_key,
         };
         print_stdout(&self.startup_message(&banner))?;
-        let stop = async move {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = int.recv() => {}
-                () = hangup => {}
-            }
-            // If standard error is not a terminal, the log reports the shutdown.
-            if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-                print_stderr("draining: requests in progress finish; a second signal stops the server at once\n");
-            }
-            tokio::spawn(async move {
-                tokio::select! {
-                    _ = term.recv() => {}
-                    _ = int.recv() => {}
-                }
-                std::process::exit(1);
-            });
-        };
         let defaults = ServerConfig::default();
-        let connections = defaults.max_connections.min(max_connections());
-        let settings = ServerConfig {
-            max_connections: connections,
-            telemetry: Arc::clone(&telemetry),
+        let config = ServerConfig {
+            max_connections: listener::max_connections(),
+            address_share_percent: self.address_share,
+            telemetry,
             requests_per_second: self.rate_limit,
             api_key_share_percent: self.key_share,
             max_response_bytes: usize::from(self.max_response) << 20,
@@ -340,18 +334,7 @@ impl ServeArgs {
             drain_timeout: self.drain,
             ..defaults
         };
-        if let Err(error) = onceward_server::serve(listener, engine, settings, all_system_routes(), stop).await {
-            if error.kind() == ErrorKind::TimedOut {
-                print_stderr(&format!("error: {error}; unfinished requests were dropped\n"));
-                // Exit as on the second signal: a task that has not drained may be waiting for an unresponsive
-                // database.
-                std::process::exit(1);
-            }
-            return Err(error.into());
-        }
-        // Exports the last spans.
-        tokio::task::spawn_blocking(move || telemetry.close()).await?;
-        Ok(CommandStatus::Success)
+        Ok(Some(StartedServer { listener: listener.into_std()?, engine, config, signals, temp_storage }))
     }
 
     fn build_telemetry(&self) -> Result<Arc<Telemetry>> {
@@ -378,8 +361,7 @@ impl ServeArgs {
             }
             ServeDatabase::Temporary => {
                 let temp_storage = TempStorage::new()?;
-                let store =
-                    SqliteStore::open(temp_storage.0.join("onceward.db"), Clock::machine()).with_context(name)?;
+                let store = SqliteStore::open(temp_storage.join("onceward.db"), Clock::machine()).with_context(name)?;
                 Ok((AnyStore::Sqlite(store), Some(temp_storage)))
             }
         }
@@ -399,56 +381,7 @@ impl ServeArgs {
     fn default_object_folder(&self, temp_storage: Option<&TempStorage>) -> Option<PathBuf> {
         match (&*self.db, temp_storage) {
             (ServeDatabase::Persistent(database), _) => database.default_object_folder(),
-            (ServeDatabase::Temporary, temp_storage) => temp_storage.map(|temp| temp.0.join("onceward.db.objects")),
+            (ServeDatabase::Temporary, temp_storage) => temp_storage.map(|temp| temp.join("onceward.db.objects")),
         }
-    }
-}
-
-/// Keeps file handles for the database, outgoing deliveries and the rest of the process.
-const RESERVED_FILE_HANDLES: usize = 200;
-
-/// Raises the limit on file handles, which is often 1,024 by default, and returns how many connections fit into it.
-fn max_connections() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let raised_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let available = if setrlimit(Resource::Nofile, raised_limit).is_ok() { limit.maximum } else { limit.current };
-    let available = available.map_or(usize::MAX, |has| usize::try_from(has).unwrap_or(usize::MAX));
-    available.saturating_sub(RESERVED_FILE_HANDLES).max(RESERVED_FILE_HANDLES)
-}
-
-/// A private folder that is deleted with the process.
-struct TempStorage(PathBuf);
-
-/// The process id and a random number follow this prefix.
-const TEMP_DIR_PREFIX: &str = "onceward-serve-";
-
-impl TempStorage {
-    fn new() -> Result<Self> {
-        let temp_root = std::env::temp_dir();
-        remove_stale_dirs(&temp_root);
-        let path = temp_root.join(format!("{TEMP_DIR_PREFIX}{}-{:016x}", std::process::id(), getrandom::u64()?));
-        std::fs::DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
-        Ok(Self(path))
-    }
-}
-
-/// Deletes the folders of processes that were killed and could not delete their own.
-fn remove_stale_dirs(temp_root: &Path) {
-    for entry in std::fs::read_dir(temp_root).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let pid =
-            name.to_str().and_then(|name| name.strip_prefix(TEMP_DIR_PREFIX)?.split_once('-')?.0.parse::<u32>().ok());
-        // In a container, an earlier process may have had the same id.
-        let is_dead = |process: u32| process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists();
-        if pid.is_some_and(is_dead) {
-            // Fails for another user's folder, which must stay.
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
-impl Drop for TempStorage {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

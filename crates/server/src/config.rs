@@ -27,6 +27,8 @@ pub struct ServerConfig {
     pub max_batch_items: usize,
     /// Maximum number of open connections.
     pub max_connections: usize,
+    /// Percentage of the connections that one address may hold; an IPv6 address counts with its network of 64 bits.
+    pub address_share_percent: u8,
     /// Maximum number of lease calls that wait for jobs.
     pub max_long_polls: usize,
     /// Maximum number of open log streams.
@@ -74,6 +76,7 @@ impl Default for ServerConfig {
             max_head_bytes: 64 << 10,
             max_batch_items: 1_000,
             max_connections: 10_000,
+            address_share_percent: 50,
             max_long_polls: 10_000,
             max_streams: 1_000,
             api_key_share_percent: 50,

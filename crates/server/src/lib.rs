@@ -3,7 +3,9 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `serve.rs` | the listener: limits on connections and time, graceful shutdown |
+//! | `serve.rs` | the listener's loop and the graceful shutdown |
+//! | `acceptor.rs` | accepts connections within the limits, and answers health checks beyond them |
+//! | `connection.rs` | serves one connection within limits on time |
 //! | `repoll.rs` | polls a connection again in place when it wakes itself |
 //! | `write_timeout.rs` | closes connections whose client does not read the response |
 //! | `request_service.rs` | wraps each request: counts it, limits its time, turns a panic into a response |
@@ -24,11 +26,13 @@
 //! | `telemetry/` | metrics, request log and traces |
 //! | `config.rs` | the configuration |
 
+mod acceptor;
 mod app;
 mod auth;
 mod caller;
 mod capacity;
 mod config;
+mod connection;
 mod error_pages;
 mod extract;
 mod known_names;

@@ -1,5 +1,6 @@
 //! End-to-end tests of the server: the real binary, HTTP, both databases.
 
+mod connections;
 mod deliveries;
 mod drain;
 mod idle_workers;

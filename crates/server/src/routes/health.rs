@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use onceward_api_types::HealthStatus;
 use onceward_store::Store as _;
+use tokio::task::JoinSet;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -28,21 +29,28 @@ async fn livez() -> Result<Response, Problem> {
 
 /// Check readiness
 ///
-/// Returns 503 while the database does not respond and during shutdown.
+/// Returns 503 while the database does not respond, during shutdown, and after a task of the engine died.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses(
         (status = 200, description = "The server can serve requests", body = HealthStatus),
-        (status = 503, description = "The database does not respond, or the server is shutting down", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The database does not respond, the server is shutting down, or a task of the engine died", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn readyz(State(app): State<AppState>) -> Result<Response, Problem> {
+    if let Some(task) = app.engine().dead_task() {
+        let detail = format!("the task `{task}` of the engine ended unexpectedly; the process must be restarted");
+        return Err(Problem::new(503, "engine_task_died", detail));
+    }
     if app.capacity().is_draining() {
         return Err(Problem::draining());
     }
-    match tokio::time::timeout(READINESS_TIMEOUT, app.engine().store().last_seq()).await {
-        Ok(last) => last?,
-        Err(_) => return Err(Problem::new(503, "store_unavailable", "the database does not respond")),
+    // On the engine's runtime, because the database's connections belong to it, and it may be blocked.
+    let (engine, mut read) = (app.engine().internal_handle(), JoinSet::new());
+    read.spawn_on(async move { engine.store().last_seq().await }, app.engine().runtime());
+    match tokio::time::timeout(READINESS_TIMEOUT, read.join_next()).await {
+        Ok(Some(Ok(last))) => last?,
+        _ => return Err(Problem::new(503, "store_unavailable", "the database does not respond")),
     };
     let clock = app.engine().store().clock_status().hold.map(|_| "held".to_owned());
     json_ok(&HealthStatus { status: "ready".to_owned(), clock })

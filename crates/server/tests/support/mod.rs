@@ -117,6 +117,15 @@ impl TestServer {
     pub(crate) async fn start_with_systems(store: AnyStore, config: ServerConfig, systems: Vec<SystemRoutes>) -> Self {
         let engine = Engine::open(store, EngineConfig::default());
         engine.put_lifecycles(&lifecycle_files()).await.expect("valid lifecycle files");
+        Self::serve_engine(engine, config, systems).await
+    }
+
+    /// Serves on the current runtime. The engine may have another one.
+    pub(crate) async fn serve_engine(
+        engine: Engine<AnyStore>,
+        config: ServerConfig,
+        systems: Vec<SystemRoutes>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
         let address = listener.local_addr().expect("address");
         let (stop, stopped) = oneshot::channel::<()>();
@@ -182,8 +191,13 @@ impl TestServer {
         let _ = self.stop.take().map(|stop| stop.send(()));
     }
 
-    pub(crate) async fn close(mut self) {
+    pub(crate) async fn close(self) {
+        self.stop().await.expect("server stopped without error");
+    }
+
+    /// Stops the server, if it still runs, and returns its result.
+    pub(crate) async fn stop(mut self) -> std::io::Result<()> {
         self.request_shutdown();
-        self.server_task.await.expect("wait for process").expect("server stopped without error");
+        self.server_task.await.expect("the server does not panic")
     }
 }
