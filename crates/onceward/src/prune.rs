@@ -35,7 +35,7 @@ use crate::target::{Target, TargetArgs};
 /// --server, that server prunes; the command needs an operator's API key. With neither, the command uses onceward.db in the current folder
 /// if no server has it open, otherwise the server at 127.0.0.1:7171.
 ///
-/// With --db, give the same --keep as to `serve`, or set ONCEWARD_KEEP for both. A server uses its own retention for everything that
+/// With --db, give the same --keep as to `serve`, or set `ONCEWARD_KEEP` for both. A server uses its own retention for everything that
 /// --older-than, --keys-older-than and --only do not set; --keep does not change it.
 ///
 /// Exit codes: 0 done; 1 damaged records were kept, the server refused, an engine has the database open, or its schema is newer than this

@@ -23,8 +23,9 @@ pub(crate) struct RetentionArgs {
     keep_audit: Option<KeepAuditArg>,
 }
 
-/// The `--keep-audit` value; `None` if the environment variable is empty.
+/// The `--keep-audit` value; `None` if the environment variable is empty, `Some(None)` for `forever`.
 #[derive(Clone, Debug)]
+#[allow(clippy::option_option, reason = "an empty variable and `forever` differ")]
 struct KeepAuditArg(Option<Option<Duration>>);
 
 impl FromStr for KeepAuditArg {

@@ -86,6 +86,7 @@ pub enum ClockSource {
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a key of the file")]
 pub struct StateDef {
     pub name: Arc<str>,
     #[serde(skip)]

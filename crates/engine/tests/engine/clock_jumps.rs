@@ -21,6 +21,7 @@ fn jump(clock: &Clock, days: i64) {
 }
 
 /// Runs a test on SQLite and on PostgreSQL, with a guarded clock.
+#[allow(clippy::needless_pass_by_value, reason = "callers pass closures")]
 fn on_guarded_stores(test: impl AsyncFn(&Engine<AnyStore>, &Clock)) {
     println!("on SQLite");
     let (clock, folder) = (Clock::manual_guarded(start_time()), TempDir::new());

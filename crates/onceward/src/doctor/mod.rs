@@ -109,7 +109,7 @@ impl DoctorArgs {
             DatabaseUrl::Sqlite(path) => {
                 let view = SqliteScanner::open(path)?;
                 let status = runtime.block_on(view.status(clock.now()))?;
-                let inactive_files = find_inactive_files(files, &*runtime.block_on(view.scan_catalog())?.catalog);
+                let inactive_files = find_inactive_files(files, &runtime.block_on(view.scan_catalog())?.catalog);
                 let (engine, free_bytes) = (view.lock_holder(), free(path));
                 let object_sample = runtime.block_on(self.sample_objects(&view))?;
                 Ok(HealthSnapshot {

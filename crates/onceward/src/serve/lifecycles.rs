@@ -67,15 +67,12 @@ pub(super) fn load(
             compile(&files).definitions.ok_or_else(|| anyhow!("the shipped system {system} does not compile"))?;
         let missing =
             missing_requirements.iter().find(|(lacking, _)| *lacking == system).map(|(_, what)| (*what).to_owned());
-        match missing.or_else(|| unanswered_checks(&definitions, checks).into_iter().next()) {
-            Some(reason) => {
-                lifecycles.skipped.push(format!("{system}: {reason}"));
-                lifecycles.unavailable.extend(shipped.into_iter().map(|name| (name, reason.clone())));
-            }
-            None => {
-                lifecycles.file_versions.extend(file_versions(&definitions));
-                lifecycles.add(files, &shipped);
-            }
+        if let Some(reason) = missing.or_else(|| unanswered_checks(&definitions, checks).into_iter().next()) {
+            lifecycles.skipped.push(format!("{system}: {reason}"));
+            lifecycles.unavailable.extend(shipped.into_iter().map(|name| (name, reason.clone())));
+        } else {
+            lifecycles.file_versions.extend(file_versions(&definitions));
+            lifecycles.add(files, &shipped);
         }
     }
     if user_files.files.is_empty() {

@@ -1,6 +1,7 @@
 //! Metrics, request log and traces. They contain ids, names of lifecycles and states, numbers and times, but no
 //! data of records or calls.
 
+mod cached_stats;
 mod context;
 mod ids;
 mod metrics;
@@ -17,8 +18,9 @@ use onceward_store::Clock;
 
 pub use context::current_trace;
 pub(crate) use context::{RequestObserver, record_matched_route, set_owner};
-pub(crate) use metrics::{CachedStats, render_metrics};
+pub(crate) use metrics::render_metrics;
 
+use cached_stats::CachedStats;
 use context::RequestContext;
 use ids::IdGenerator;
 use otlp::{SpanAttribute, SpanExporter, SpanKind, TraceSpan};

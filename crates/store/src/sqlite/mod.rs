@@ -19,6 +19,7 @@ mod open;
 mod prepared;
 mod prune;
 mod read;
+mod reader;
 mod rows;
 mod save;
 mod scan;
@@ -75,11 +76,12 @@ use crate::write_set::EncodedEntries;
 pub use backup::{BackupError, BackupReport, backup_database};
 use leasing::LeaseScan;
 use open::EngineLock;
+use reader::{SqliteReader, roll_back_open};
 use save::SqliteWriter;
 pub use scanner::SqliteScanner;
 use shared::SqliteShared;
 use thread_pool::ThreadPool;
-use transaction::{OnBusy, SqliteTransaction};
+use transaction::OnBusy;
 use wal_checkpoint::WalCheckpointer;
 
 /// Allows loading for the next batch, a list and a log stream at the same time.
@@ -107,13 +109,6 @@ struct SqliteInner {
     /// A random name that no other instance has.
     instance: Arc<str>,
     _lock: EngineLock,
-}
-
-/// The resources of a reader thread.
-#[derive(Debug)]
-struct SqliteReader {
-    connection: Connection,
-    shared: Arc<SqliteShared>,
 }
 
 impl SqliteStore {
@@ -188,27 +183,6 @@ impl SqliteStore {
         job: impl FnOnce(&Connection, &CatalogSnapshot) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
         self.inner.readers.run(move |reader| reader.read(job)).await
-    }
-}
-
-/// Ends a transaction that a panic left open. A reader has written nothing.
-fn roll_back_open(connection: &Connection) -> bool {
-    if !connection.is_autocommit() {
-        let _ = connection.execute_batch("ROLLBACK");
-    }
-    true
-}
-
-impl SqliteReader {
-    /// Runs a job in one read transaction, which takes SQLite's locks once instead of once per statement.
-    fn read<R>(
-        &self,
-        job: impl FnOnce(&Connection, &CatalogSnapshot) -> Result<R, StoreError>,
-    ) -> Result<R, StoreError> {
-        let transaction = SqliteTransaction::begin_read(&self.connection)?;
-        // SQLite's snapshot begins with the first statement. The catalog must not be older than the snapshot.
-        read::last_seq(&transaction)?;
-        job(&transaction, &self.shared.current_catalog())
     }
 }
 
