@@ -5,6 +5,10 @@ cd "$(dirname "$0")"
 cargo build --release -p onceward
 export PATH="${CARGO_TARGET_DIR:-$PWD/target}/release:$PATH"
 rm -rf /tmp/onceward-tour.db*
+if (: > /dev/tcp/127.0.0.1/7171) 2> /dev/null; then
+  echo "error: another program listens on 127.0.0.1:7171, where the tour's server would; stop it, then run ./tour.sh again" >&2
+  exit 1
+fi
 # If a command fails, stop the server and the worker. In any case wait until they have ended.
 trap 'kill $(jobs -p) 2>/dev/null' ERR
 trap wait EXIT

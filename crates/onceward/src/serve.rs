@@ -243,7 +243,7 @@ impl ServeArgs {
                 )
             }
             ServeDatabase::Temporary => {
-                "use a database that is not temporary, and create an operator's API key in it first".to_owned()
+                "use a database that is not temporary, and create an operator's API key in it first:\n  onceward key create --db sqlite:onceward.db --owner ops --role operator".to_owned()
             }
         };
         format!(

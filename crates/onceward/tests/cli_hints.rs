@@ -127,8 +127,7 @@ fn unloaded_shipped_lifecycle_error_gives_reason() {
     let folder = create_test_folder("words-left-out");
     let server = start_server(&folder, &[], &[]);
     let run = |more: &[&str]| run_with_timeout(&folder, &server.url(), more);
-    let reason = "the lifecycle `relay.job` ships with Onceward but was not loaded, because no handler is registered for \
-                  the check `";
+    let reason = "the lifecycle `relay.job` ships with Onceward but was not loaded, because the external check `";
     assert_refused(&run(&["new", "relay.job"]), 1, reason);
     assert_refused(&run(&["list", "relay.job"]), 1, reason);
     assert_refused(&run(&["work", "relay.job", "--until-idle", "--", "cat"]), 1, reason);

@@ -74,7 +74,14 @@ async fn identify(app: &AppState, request: &Parts) -> Result<Option<Identity>, P
         let Ok(key) = bearer_token(&request.headers) else { return Ok(None) };
         return Ok(keys.authenticate(key).await.ok());
     }
-    let identity = keys.authenticate(bearer_token(&request.headers)?).await?;
+    let Ok(key) = bearer_token(&request.headers) else {
+        return Err(Problem::new(
+            401,
+            "unauthorized",
+            "the request has no API key; send one `Authorization: Bearer ow_…`",
+        ));
+    };
+    let identity = keys.authenticate(key).await?;
     if let Some(key) = &identity.api_key_id {
         app.rate_limiter().try_acquire(key).map_err(|wait| {
             let rate = count_noun(app.config().requests_per_second, "request", "requests");

@@ -53,7 +53,7 @@ pub(super) fn update_unique(
         let key = key(parts);
         match draft.unique_holder(&key)? {
             Some(holder) if holder != after.id => {
-                return Err(resolve_duplicate(draft, before, after, context, holder, &unique.on_duplicate)?);
+                return Err(resolve_duplicate(draft, before, after, context, holder, unique)?);
             }
             Some(_) => {}
             None => draft.set_unique_holder(key, Some(after.id)),
@@ -86,7 +86,7 @@ pub(super) fn migrate_constraints(
         let key = UniqueKey { lifecycle: Arc::clone(&new.name), unique: Arc::clone(&unique.name), parts };
         match draft.unique_holder(&key)? {
             Some(holder) if holder != after.id => {
-                return Err(resolve_duplicate(draft, Some(before), after, context, holder, &unique.on_duplicate)?);
+                return Err(resolve_duplicate(draft, Some(before), after, context, holder, unique)?);
             }
             Some(_) => {}
             None => draft.set_unique_holder(key, Some(after.id)),
@@ -126,9 +126,11 @@ fn resolve_duplicate(
     after: &Record,
     context: EventContext,
     holder: RecordId,
-    policy: &DuplicatePolicy,
+    unique: &UniqueConstraint,
 ) -> DecideResult<Halt> {
     let event = context.event;
+    let policy = &unique.on_duplicate;
+    let reason = format!("another record has the same unique key `{}`", unique.name);
     let holder_record = draft.find(holder)?;
     if *policy == DuplicatePolicy::ReturnExisting && before.is_none() && holder_record.is_none() {
         // The existing record was pruned, so the reply cannot show it.
@@ -145,12 +147,8 @@ fn resolve_duplicate(
     Ok(match policy {
         // Not even the holder's owner sees it if the lifecycle admits other readers only.
         DuplicatePolicy::ReturnExisting if before.is_none() && is_readable => Halt::ExistingRecord(holder),
-        DuplicatePolicy::ReturnExisting => {
-            Halt::Refuse(record_refusal(after, event, 409, "key_taken", "another record has the same unique key"))
-        }
-        DuplicatePolicy::Refuse { status, code } => {
-            Halt::Refuse(record_refusal(after, event, *status, code, "another record has the same unique key"))
-        }
+        DuplicatePolicy::ReturnExisting => Halt::Refuse(record_refusal(after, event, 409, "key_taken", reason)),
+        DuplicatePolicy::Refuse { status, code } => Halt::Refuse(record_refusal(after, event, *status, code, reason)),
     })
 }
 

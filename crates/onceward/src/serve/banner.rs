@@ -58,7 +58,7 @@ impl ServeArgs {
             text.extend(["replaced by your file: ", &startup_lifecycles.replaced.join(", "), "\n"]);
         }
         for skipped in &startup_lifecycles.skipped {
-            text.extend(["not loaded: ", skipped, "\n"]);
+            text.extend(["not loaded: system ", skipped, "\n"]);
         }
         for file in banner.inactive_files {
             let _ = writeln!(text, "not active: {file}; to activate the file's version: {}", file.command());

@@ -164,13 +164,13 @@ fn shipped_systems() -> BTreeMap<String, InputFiles> {
     systems.into_iter().map(|(system, files)| (system, InputFiles { files })).collect()
 }
 
-/// Returns a message for each check without a handler. The engine would refuse every call that needs such a check, so
+/// Returns a message for each external check without an adapter. The engine would refuse every call that needs such a check, so
 /// the server reports it at startup.
 fn unanswered_checks(definitions: &Definitions, checks: &CheckRegistry) -> Vec<String> {
     let mut unanswered = Vec::new();
     for lifecycle in definitions.lifecycles.values() {
         for check in lifecycle.checks.iter().filter(|check| !checks.contains(&lifecycle.name, &check.name)) {
-            unanswered.push(format!("no handler is registered for the check `{}` of {}", check.name, lifecycle.name));
+            unanswered.push(format!("the external check `{}` of {} has no adapter", check.name, lifecycle.name));
         }
     }
     unanswered

@@ -64,7 +64,9 @@ fn report_submission(
         return Err(Problem::invalid_input("`execution` and `do` differ from the path"));
     }
     if token != FencingToken(report.token) {
-        return Err(Problem::invalid_input("`token` must be the fencing token of the execution"));
+        return Err(Problem::invalid_input(
+            "`token` is not the fencing token of this execution; send the `token` that the lease call returned with it",
+        ));
     }
     let call = match kind {
         ReportKind::Start => Call::Start { record, token },

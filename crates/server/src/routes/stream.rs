@@ -92,8 +92,8 @@ async fn stream(
     let after = last_event_id.or(params.after).unwrap_or(last);
     if after > last {
         let detail = format!(
-            "the stream cannot start after seq {after}, because the log ends at seq {last}; the database was replaced, or restored from \
-             an older backup; read the records again, then stream from {last}"
+            "the stream cannot start after seq {after}, because the log ends at seq {last}; the number is wrong, or the database was \
+             replaced or restored from an older backup; read the records again, then stream from {last}"
         );
         return Err(Problem::new(409, "past_end_of_log", detail).with_member("last", last));
     }

@@ -178,7 +178,9 @@ pub(super) fn explain_open_error(path: &Path, error: StoreError) -> StoreError {
     let found = std::fs::metadata(path);
     StoreError::Unavailable(match found.map(|found| found.is_dir()).map_err(|error| error.kind()) {
         Ok(true) => "it is a folder, not a database file".to_owned(),
-        Err(ErrorKind::NotFound) => "the file does not exist".to_owned(),
+        Err(ErrorKind::NotFound) => {
+            "the file does not exist; check its path, or start a server to create it".to_owned()
+        }
         Err(ErrorKind::PermissionDenied) => "access to its folder is denied".to_owned(),
         Ok(false) => format!("the file cannot be read, or its folder cannot be written ({message})"),
         Err(kind) => format!("{kind} ({message})"),
