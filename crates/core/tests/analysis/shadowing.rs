@@ -17,7 +17,8 @@ fn assert_shadowed(first: &str, second: &str) {
 
 #[track_caller]
 fn assert_both_reachable(first: &str, second: &str) {
-    assert_no_diagnostics(&[(INSERT_BEFORE, &two_transitions(first, second))]);
+    let access = "[access]\nread = [\"owner\", \"operator\"]\n\n[fields]";
+    assert_no_diagnostics(&[("[fields]", access), (INSERT_BEFORE, &two_transitions(first, second))]);
 }
 
 #[test]
@@ -39,7 +40,8 @@ fn transition_without_by_shadows_later_named_callers() {
     }
     assert_shadowed("when = \"record.price > 3\"", "when = \"record.price > 3\"\nby = \"owner\"");
     assert_both_reachable("when = \"record.price > 3\"", "by = \"owner\"");
-    let named = |formula: &str| format!("[who]\nclerk = \"{formula}\"\n\n[fields]");
+    let named =
+        |formula: &str| format!("[access]\nread = [\"owner\", \"clerk\"]\n\n[who]\nclerk = \"{formula}\"\n\n[fields]");
     let behind = two_transitions("", "by = \"clerk\"");
     for role in ["'clerk' in actor.roles", "record.price > 3 && 'clerk' in actor.roles", "actor.user"] {
         assert_only_error(&[("[fields]", &named(role)), (INSERT_BEFORE, &behind)], "shadowed-transition");

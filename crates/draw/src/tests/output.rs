@@ -96,7 +96,7 @@ fn svg_shows_events_callers_guards_timers_and_transfers() {
         "waiting for a worker",
         "submit · owner",
         "after 1s",
-        "if cancelRequested",
+        "if error.retryable",
         "otherwise",
     ] {
         assert!(document.contains(told), "{told} is missing in\n{document}");

@@ -110,7 +110,7 @@ fn start_proxy_that_holds_deletion(endpoint: &str, object: &Path) -> (String, Re
             std::thread::spawn(move || std::io::copy(&mut replies, &mut receiver));
             let (held, on_release, name) = (held.clone(), Arc::clone(&on_release), name.clone());
             std::thread::spawn(move || {
-                let mut buffer = [0; 64 << 10];
+                let mut buffer = vec![0; 64 << 10];
                 while let Ok(read) = client.read(&mut buffer)
                     && read > 0
                 {

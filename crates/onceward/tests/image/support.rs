@@ -197,7 +197,9 @@ impl ImageServer {
     /// Stops the server and recomputes all accounts and holds with `onceward verify`.
     pub(crate) fn kill_and_verify(&mut self) {
         self.kill();
-        let done = Command::new(BINARY).args(["verify", "--db", &self.url]).output().expect("start process");
+        let mut verify = Command::new(BINARY);
+        verify.args(["verify", "--db", &self.url, "--objects"]).arg(self.folder.join("bucket"));
+        let done = verify.output().expect("start process");
         assert!(
             done.status.success(),
             "{}{}",

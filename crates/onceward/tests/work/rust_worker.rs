@@ -53,7 +53,8 @@ fn damaged_payload_fails_job_without_running_handler() {
     let server = WorkerTestServer::new("harmed");
     let id = server.create_job(&"x".repeat(300_000));
     let objects = std::fs::read_dir(server.folder.join("onceward.db.objects")).expect("folder").flatten();
-    let files = objects.flat_map(|folder| std::fs::read_dir(folder.path()).expect("folder").flatten());
+    let folders = objects.filter(|entry| entry.file_type().expect("a type").is_dir());
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder.path()).expect("folder").flatten());
     let file = files.map(|file| file.path()).next().expect("JSON object");
     std::fs::write(&file, "y".repeat(300_002)).expect("other bytes");
     let runs = Arc::new(AtomicUsize::new(0));

@@ -92,6 +92,8 @@ fn is_leasable(step: &DecisionStep, record: RecordId, lease: Option<Duration>) -
                 _ => true,
             },
         };
+        let retry_at = record.execution.as_ref().and_then(|execution| execution.aborted.as_ref()?.retry_at);
+        let ready = ready && retry_at.is_none_or(|retry_at| retry_at <= step.now);
         ready && record.committed_token.is_none() && record.live_execution().is_none() && record.stuck_reason.is_none()
     };
     fits && step.world.record(record).is_some_and(|record| free(record))
