@@ -19,7 +19,7 @@ async fn commit_from_both(
     let first = lab.lease("A", "lab.charge", lease).await.expect("job is ready");
     lab.set_clock(from + lease);
     assert_eq!(lab.state(id).await, "waiting");
-    let second = lab.lease("B", "lab.charge", lease).await.expect("expired job is ready again");
+    let second = lab.lease("B", "lab.charge", 30).await.expect("expired job is ready again");
     assert_eq!((second.record.id, second.token.0), (id, 2));
     assert_eq!(lab.heartbeat("B", &second).await, "ok");
     lab.set_clock(from + work);
