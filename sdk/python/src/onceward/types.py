@@ -241,7 +241,7 @@ class BatchResult:
         record, execution = body.get("record"), body.get("execution")
         summary = body if record is None else record
         return BatchResult(
-            id=summary.get("id") or execution["record"],
+            id=summary.get("id") or (execution or {})["record"],
             state=summary.get("state"),
             version=summary.get("version"),
             stop=bool(body.get("stop", False)),
