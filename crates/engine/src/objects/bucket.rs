@@ -35,6 +35,9 @@ const MARKER_TTL: Duration = Duration::from_mins(4);
 
 const MARKER_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
+/// A second attempt follows a deletion that began before the first write. A third would need another such deletion.
+const MAX_WRITE_ATTEMPTS: usize = 3;
+
 pub(super) type ChunkStream = BoxStream<'static, Result<Bytes, Error>>;
 
 pub(super) type NameStream = BoxStream<'static, Result<String, ObjectError>>;
@@ -98,23 +101,25 @@ impl S3Bucket {
 
     pub(super) async fn put_object(&self, sha256: &[u8; 32], bytes: Bytes) -> Result<(), ObjectError> {
         let path = self.object_path(sha256);
-        loop {
+        for _ in 0..MAX_WRITE_ATTEMPTS {
             self.store.put(&path, bytes.clone().into()).await.map_err(to_object_error)?;
             if self.survives_deletions(&path).await? {
                 return Ok(());
             }
         }
+        Err(written_object_missing())
     }
 
     /// Copies a finished draft to its hash, inside the bucket. An existing object is replaced and gets a new time.
     pub(super) async fn publish_draft(&self, draft: &Path, sha256: &[u8; 32]) -> Result<(), ObjectError> {
         let path = self.object_path(sha256);
-        loop {
+        for _ in 0..MAX_WRITE_ATTEMPTS {
             self.store.copy(draft, &path).await.map_err(to_object_error)?;
             if self.survives_deletions(&path).await? {
                 return Ok(());
             }
         }
+        Err(written_object_missing())
     }
 
     /// Returns whether a written object is safe from deletions that began before it was written, here or in another
@@ -123,20 +128,23 @@ impl S3Bucket {
     /// A deletion that announces itself later sees that the object is new. So this waits until the deletions that are
     /// announced now have ended, and then looks whether the object still exists.
     async fn survives_deletions(&self, path: &Path) -> Result<bool, ObjectError> {
-        let announced = self.deletion_markers().await?;
+        let mut announced = self.deletion_markers().await?;
+        if !announced.is_empty() {
+            let Some(written) = none_if_missing(self.store.head(path).await)? else { return Ok(false) };
+            // The deletions of a process that died have ended long ago, but its marker stays until it is collected.
+            announced.retain(|marker| !is_stale(marker, written.last_modified.into(), MARKER_TTL));
+        }
         let deadline = Instant::now() + MARKER_TTL;
-        let mut is_announced = !announced.is_empty();
-        while is_announced && Instant::now() < deadline {
+        while !announced.is_empty() && Instant::now() < deadline {
             tokio::time::sleep(MARKER_POLL_INTERVAL).await;
             let current = self.deletion_markers().await?;
-            is_announced = announced.iter().any(|marker| current.contains(marker));
+            announced.retain(|marker| current.iter().any(|other| other.location == marker.location));
         }
         Ok(none_if_missing(self.store.head(path).await)?.is_some())
     }
 
-    async fn deletion_markers(&self) -> Result<Vec<Path>, ObjectError> {
-        let listed = self.store.list(Some(&self.draft_path(MARKERS_FOLDER))).map_ok(|about| about.location);
-        listed.try_collect().await.map_err(to_object_error)
+    async fn deletion_markers(&self) -> Result<Vec<ObjectMeta>, ObjectError> {
+        self.store.list(Some(&self.draft_path(MARKERS_FOLDER))).try_collect().await.map_err(to_object_error)
     }
 
     pub(super) async fn put_named(&self, name: &ObjectName, bytes: Bytes) -> Result<(), ObjectError> {
@@ -247,6 +255,10 @@ impl S3Bucket {
         let Some(about) = none_if_missing(self.store.head(&path).await)? else { return Ok(false) };
         Ok(is_stale(&about, now, age) && none_if_missing(self.store.delete(&path).await)?.is_some())
     }
+}
+
+fn written_object_missing() -> ObjectError {
+    std::io::Error::other("the bucket does not have an object that was just written").into()
 }
 
 /// An object that tells other processes that deletions are in progress.

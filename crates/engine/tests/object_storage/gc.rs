@@ -95,6 +95,17 @@ async fn object_rewritten_during_deletion_by_other_process_survives_in_bucket() 
     assert!(test_storage.storage.get(&payload).await.unwrap().is_some(), "the rewritten object exists");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn marker_of_dead_process_delays_no_write() {
+    let test_storage = TestStorage::in_bucket(shared_server()).await;
+    let marker = test_storage.root.join("drafts/deletions/dead");
+    std::fs::create_dir_all(marker.parent().unwrap()).unwrap();
+    std::fs::write(marker, b"").unwrap();
+    test_storage.set_age(ONE_HOUR);
+    let write = tokio::time::timeout(TEST_TIMEOUT, test_storage.storage.put(test_bytes(3, 9)));
+    write.await.expect("the writer does not wait for the dead process").unwrap();
+}
+
 /// Starts a proxy of an S3 server that holds the request that deletes this object until it is released.
 fn start_proxy_that_holds_deletion(endpoint: &str, object: &Path) -> (String, Receiver<()>, Sender<()>) {
     let name = object.file_name().unwrap().to_str().unwrap().to_owned();

@@ -68,7 +68,7 @@ pub(crate) fn find_problems(snapshot: &HealthSnapshot) -> Vec<HealthFinding> {
     add_space_findings(snapshot, &mut findings);
     add_clock_findings(snapshot, &mut findings);
     if let (examined, missing @ 1..) = snapshot.object_sample {
-        let message = format!("of a sample of {examined} payloads in object storage, {missing} do not exist");
+        let message = format!("objects are missing: {missing} of the {examined} that were sampled");
         let advice = "put the objects back, or name their place with `--objects`; `onceward verify` lists all";
         findings.push(HealthFinding::error("objects", message, advice));
     }

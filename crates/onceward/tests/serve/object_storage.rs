@@ -91,7 +91,7 @@ fn verify_and_doctor_report_missing_objects_folder() {
     let run = |verb| run_onceward(&[verb, "--db", &database], &[]);
     assert!(run("verify").status.success() && run("doctor").status.success());
     std::fs::remove_dir_all(format!("{}.objects", database.strip_prefix("sqlite:").unwrap())).expect("the folder");
-    for (verb, expected) in [("verify", "nor in the object storage"), ("doctor", "1 payloads in object storage")] {
+    for (verb, expected) in [("verify", "nor in the object storage"), ("doctor", "objects are missing: 1 of the 1")] {
         let output = run(verb);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.code() == Some(1) && text.contains(expected), "{verb}: {text}");
